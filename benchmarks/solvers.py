@@ -1,0 +1,189 @@
+"""How many passes each solver needs, measured by wrapping the model.
+
+    python -m benchmarks.solvers                       # the embedded network
+    python -m benchmarks.solvers --model resnet18.safetensors --data images.npz
+
+The reference of each image is the smallest F that any run here found, long runs of every solver
+included. Numbers are medians over images; "never" means that half of the images did not get there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+import credibly as cr
+from benchmarks import models
+from benchmarks.meter import Meter
+from credibly.problem.fit_risk import FitRiskProblem
+from credibly.solve.base import Solver
+from credibly.solve.loop import solve
+
+GAMMA = 200.0
+MEASURED: dict[str, Solver] = {
+    "Hybrid (default)": cr.Hybrid(),
+    "LBFGS": cr.LBFGS(),
+    "GaussNewton": cr.GaussNewton(steps=30),
+    "GradientDescent, Adam, cosine 90": cr.GradientDescent(
+        scaling="adam", schedule="cosine", step=0.7, momentum=0.7, forgetting=0.8,
+        steps=90, patience=None,
+    ),
+    "GradientDescent, plain .02": cr.GradientDescent(step=0.02, steps=400, patience=None),
+    "ArrowHurwicz .001": cr.ArrowHurwicz(primal_step=0.001, steps=1500, patience=None),
+    "ArrowHurwicz .003": cr.ArrowHurwicz(primal_step=0.003, steps=1500, patience=None),
+    "ArrowHurwicz .01": cr.ArrowHurwicz(primal_step=0.01, steps=1500, patience=None),
+    "ArrowHurwicz .03": cr.ArrowHurwicz(primal_step=0.03, steps=1500, patience=None),
+}  # fmt: skip
+REFERENCES: dict[str, Solver] = {
+    "Hybrid, effort 8": cr.Hybrid(effort=8),
+    "LBFGS, 600": cr.LBFGS(steps=600, patience=None),
+    "Adam .9 .999, cosine 600": cr.GradientDescent(
+        scaling="adam", schedule="cosine", step=1.0, momentum=0.9, forgetting=0.999,
+        steps=600, patience=None,
+    ),
+    "Adam .9 .999, cosine 600, double": cr.GradientDescent(
+        scaling="adam", schedule="cosine", step=2.0, momentum=0.9, forgetting=0.999,
+        steps=600, patience=None,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """One solver on one batch, as the meter saw it."""
+
+    curve: Tensor
+    best: Tensor
+    best_class: Tensor
+    passes: Tensor
+    seconds: float
+
+
+def measure(net: torch.nn.Module, images: Tensor, solver: Solver, chunk: int) -> Run:
+    """Solve all images once with the model metered."""
+    meter = Meter(net, images, GAMMA, most=4000)
+    weights = torch.full((10,), GAMMA, device=images.device)
+    problem = FitRiskProblem(cr.Classifier(meter), meter.numbered(), weights)
+    start = time.perf_counter()
+    solve(problem, solver, chunk_size=chunk)
+    seconds = time.perf_counter() - start
+    return Run(meter.curve(), meter.best, meter.best_class, meter.spent, seconds)
+
+
+def first_time(curve: Tensor, goal: Tensor) -> Tensor:
+    """Passes until each sample's F is at most its goal; infinite if never."""
+    there = curve <= goal
+    first = there.double().argmax(0).double()
+    return torch.where(there.any(0), first, torch.inf)
+
+
+def row(run: Run, reference: Tensor, predicted: Tensor) -> dict[str, float]:
+    """What the table says of one solver."""
+    ratio = run.best / reference
+    return {
+        "passes_to_5_percent": first_time(run.curve, 1.05 * reference).median().item(),
+        "passes_to_2_percent": first_time(run.curve, 1.02 * reference).median().item(),
+        "ratio_at_40": (run.curve[40] / reference).median().item(),
+        "ratio_at_90": (run.curve[90] / reference).median().item(),
+        "ratio_at_end": ratio.median().item(),
+        "ratio_at_end_90th": ratio.quantile(0.9).item(),
+        "passes_in_all": run.passes.median().item(),
+        "class_kept": (run.best_class == predicted).double().mean().item(),
+        "mean_objective": run.best.mean().item(),
+        "seconds": run.seconds,
+    }
+
+
+def against_algorithm_1(default: Run, rivals: dict[str, Run]) -> dict[str, object]:
+    """Passes of the best-tuned Algorithm 1 over the default's, to the same F, image by image."""
+    name = min(rivals, key=lambda key: rivals[key].best.mean().item())
+    goal = 1.01 * rivals[name].best
+    theirs, ours = first_time(rivals[name].curve, goal), first_time(default.curve, goal)
+    return {"rival": name, "median_ratio_of_passes": (theirs / ours).median().item()}
+
+
+def study(subject: models.Subject, space: str, chunk: int) -> dict[str, object]:
+    """All solvers in one space."""
+    net, images = subject.in_space(space)
+    runs = {name: measure(net, images, solver, chunk) for name, solver in MEASURED.items()}
+    extra = [measure(net, images, solver, chunk).best for solver in REFERENCES.values()]
+    reference = torch.stack([*(run.best for run in runs.values()), *extra]).amin(0)
+    with torch.no_grad():
+        predicted = net(images).argmax(1)
+    table = {name: row(run, reference, predicted) for name, run in runs.items()}
+    rivals = {name: run for name, run in runs.items() if name.startswith("Arrow")}
+    return {
+        "model": subject.name,
+        "space": space,
+        "gamma": GAMMA,
+        "images": len(images),
+        "reference_mean_objective": reference.mean().item(),
+        "solvers": table,
+        "algorithm_1": against_algorithm_1(runs["Hybrid (default)"], rivals),
+    }
+
+
+def show(result: dict[str, object]) -> None:
+    """Print one study as a Markdown table."""
+    rival = result["algorithm_1"]
+    print(
+        f"\n### {result['model']}, {result['space']} space, gamma = {GAMMA:g}, "
+        f"{result['images']} images\n"
+    )
+    print("| solver | to 5 % | to 2 % | F/ref at 40 | at 90 | at end (90th pct) | passes | kept |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, r in result["solvers"].items():  # type: ignore[attr-defined]
+        print(
+            f"| {name} | {_count(r['passes_to_5_percent'])} | {_count(r['passes_to_2_percent'])} "
+            f"| {r['ratio_at_40']:.3f} | {r['ratio_at_90']:.3f} "
+            f"| {r['ratio_at_end']:.3f} ({r['ratio_at_end_90th']:.3f}) "
+            f"| {r['passes_in_all']:.0f} | {r['class_kept']:.2f} |"
+        )
+    print(f"\nAlgorithm 1 at its best ({rival['rival']}) takes "  # type: ignore[index]
+          f"{rival['median_ratio_of_passes']:.1f} times the default's passes to the same F.")  # type: ignore[index]
+
+
+def _count(passes: float) -> str:
+    return "never" if passes == float("inf") else f"{passes:.0f}"
+
+
+def main() -> None:
+    """Run, print, and write JSON if asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", type=Path, help="ResNet-18 safetensors; embedded if left out")
+    parser.add_argument("--data", type=Path, help=".npz with uint8 `images`, or an IDX file")
+    parser.add_argument("--images", type=int, default=100)
+    parser.add_argument("--spaces", nargs="+", default=["pixel", "normalised"])
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--chunk", type=int, default=128)
+    parser.add_argument("--out", type=Path, help="folder for a JSON file")
+    given = parser.parse_args()
+    torch.backends.cudnn.allow_tf32 = False
+    subject = models.load(given.model, given.data, given.images, given.device)
+    results = [study(subject, space, given.chunk) for space in given.spaces]
+    for result in results:
+        show(result)
+    if given.out:
+        given.out.mkdir(parents=True, exist_ok=True)
+        where = {
+            "command": "python -m benchmarks.solvers",
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "device": torch.cuda.get_device_name() if given.device == "cuda" else "cpu, 2 cores",
+            "precision": "float32, no TF32",
+            "version": cr.__version__,
+        }
+        (given.out / f"solvers-{subject.name}.json").write_text(
+            json.dumps({"made_with": where, "studies": results}, indent=1) + "\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

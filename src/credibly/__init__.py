@@ -1,0 +1,119 @@
+"""How much should you trust this prediction?
+
+`credibly` takes a classifier that is already trained and gives every prediction a credibility
+profile, with no labels, no training data and no perturbation budget.
+
+Names are loaded when they are first used, so that importing the package stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from credibly.version import __version__
+
+if TYPE_CHECKING:
+    from credibly.errors import (
+        CrediblyError,
+        CrediblyWarning,
+        FileFormatError,
+        InvalidArgumentError,
+        MissingExtraError,
+        ModelError,
+    )
+    from credibly.model.classifier import Classifier
+    from credibly.model.losses import (
+        CrossEntropy,
+        CustomLoss,
+        Hinge,
+        Logistic,
+        Loss,
+        OneVersusRestHinge,
+    )
+    from credibly.problem.fit_risk import FitRiskProblem
+    from credibly.problem.weights import auto_gamma, prior_weights
+    from credibly.profile.certificate import Certificate, certify
+    from credibly.profile.credibility import credibility
+    from credibly.profile.profile import Profile
+    from credibly.solve.arrow_hurwicz import ArrowHurwicz
+    from credibly.solve.base import Solver
+    from credibly.solve.gauss_newton import GaussNewton
+    from credibly.solve.gradient_descent import GradientDescent
+    from credibly.solve.hybrid import Hybrid
+    from credibly.solve.lbfgs import LBFGS
+    from credibly.solve.status import Status
+
+_HOME = {
+    "ArrowHurwicz": "solve.arrow_hurwicz",
+    "Certificate": "profile.certificate",
+    "Classifier": "model.classifier",
+    "CrediblyError": "errors",
+    "CrediblyWarning": "errors",
+    "CrossEntropy": "model.losses",
+    "CustomLoss": "model.losses",
+    "FileFormatError": "errors",
+    "FitRiskProblem": "problem.fit_risk",
+    "GaussNewton": "solve.gauss_newton",
+    "GradientDescent": "solve.gradient_descent",
+    "Hinge": "model.losses",
+    "Hybrid": "solve.hybrid",
+    "InvalidArgumentError": "errors",
+    "LBFGS": "solve.lbfgs",
+    "Logistic": "model.losses",
+    "Loss": "model.losses",
+    "MissingExtraError": "errors",
+    "ModelError": "errors",
+    "OneVersusRestHinge": "model.losses",
+    "Profile": "profile.profile",
+    "Solver": "solve.base",
+    "Status": "solve.status",
+    "auto_gamma": "problem.weights",
+    "certify": "profile.certificate",
+    "credibility": "profile.credibility",
+    "prior_weights": "problem.weights",
+}
+
+__all__ = [
+    "LBFGS",
+    "ArrowHurwicz",
+    "Certificate",
+    "Classifier",
+    "CrediblyError",
+    "CrediblyWarning",
+    "CrossEntropy",
+    "CustomLoss",
+    "FileFormatError",
+    "FitRiskProblem",
+    "GaussNewton",
+    "GradientDescent",
+    "Hinge",
+    "Hybrid",
+    "InvalidArgumentError",
+    "Logistic",
+    "Loss",
+    "MissingExtraError",
+    "ModelError",
+    "OneVersusRestHinge",
+    "Profile",
+    "Solver",
+    "Status",
+    "__version__",
+    "auto_gamma",
+    "certify",
+    "credibility",
+    "prior_weights",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        message = f"module 'credibly' has no attribute {name!r}"
+        raise AttributeError(message)
+    value = getattr(import_module(f"credibly.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,1 @@
+"""From profiles to decisions: scores, and what they buy at a given coverage."""

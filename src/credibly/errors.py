@@ -1,0 +1,45 @@
+"""What can go wrong, and the one way of saying so: argument, expected, came, what to do."""
+
+from __future__ import annotations
+
+
+class CrediblyError(Exception):
+    """Base of every error that credibly raises on purpose."""
+
+
+class InvalidArgumentError(CrediblyError, ValueError):
+    """An argument has the wrong value, shape, type, device or precision."""
+
+    def __init__(self, argument: str, *, expected: str, came: str, remedy: str) -> None:
+        self.argument = argument
+        self.expected = expected
+        self.came = came
+        self.remedy = remedy
+        super().__init__(f"`{argument}`: expected {expected}, got {came}. {remedy}")
+
+
+class ModelError(CrediblyError, RuntimeError):
+    """The model cannot be used as it is; the message says what to change."""
+
+    def __init__(self, problem: str, *, remedy: str) -> None:
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(f"{problem}. {remedy}")
+
+
+class FileFormatError(CrediblyError, ValueError):
+    """A file does not hold what it should."""
+
+
+class MissingExtraError(CrediblyError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, *, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package {package!r}, which is not installed. "
+            f"Install it with: pip install 'credibly[{extra}]'"
+        )
+
+
+class CrediblyWarning(UserWarning):
+    """Something that works, but probably not as meant."""

@@ -1,0 +1,1 @@
+"""A trained model seen as one callable, its losses and its derivatives."""

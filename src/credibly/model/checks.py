@@ -1,0 +1,154 @@
+"""Looks at a model before it is used; every complaint comes with what to do.
+
+The checks cost a handful of forwards of at most two samples. They run on finite samples only, so
+that a bad row is left to its own status.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from credibly.errors import CrediblyWarning, InvalidArgumentError, ModelError
+from credibly.model.classifier import Classifier
+from credibly.model.derivatives import losses_and_pull
+from credibly.model.inputs import finite_rows
+
+
+def check_model(classifier: Classifier, x: Tensor) -> None:
+    """Raise `ModelError` or `InvalidArgumentError` where the model cannot be used on `x`."""
+    _check_evaluation_mode(classifier)
+    _check_no_inference_weights(classifier)
+    usable = x[finite_rows(x)][:2]
+    if len(usable) == 0:
+        return
+    devices = [x.device] if x.is_cuda else []
+    with torch.random.fork_rng(devices=devices):  # a random model must not advance the generator
+        pair = usable if len(usable) == 2 else torch.cat([usable, usable * 0.5])
+        together = _outputs(classifier, pair)
+        again = _outputs(classifier, pair)
+        alone = _outputs(classifier, pair[:1])
+        _check_repeatable(together, again)
+        _check_uncoupled(together[:1], alone)
+        _check_class_names(classifier, together)
+        _check_kind_of_outputs(classifier, pair)
+        losses_and_pull(classifier, pair[:1], torch.ones_like)  # raises where no gradient flows
+
+
+def _outputs(classifier: Classifier, x: Tensor) -> Tensor:
+    try:
+        with torch.inference_mode(False), torch.no_grad():
+            return classifier.logits(x.clone() if x.is_inference() else x)
+    except (ModelError, InvalidArgumentError):
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"the model failed on a batch of shape {tuple(x.shape)} with {type(error).__name__}: "
+            f"{error}",
+            remedy="It must accept batches of any size with the sample axis first; a "
+            "torch.export program needs a dynamic batch dimension.",
+        ) from error
+
+
+def _check_evaluation_mode(classifier: Classifier) -> None:
+    if not isinstance(classifier.net, nn.Module):
+        return
+    sensitive = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)  # noqa: SLF001
+    for name, module in classifier.net.named_modules():
+        # torch's own recurrent and attention layers carry their dropout as a number
+        inner_dropout = getattr(module, "dropout", 0.0)
+        active_dropout = isinstance(inner_dropout, float) and inner_dropout > 0
+        if module.training and (isinstance(module, sensitive) or active_dropout):
+            raise ModelError(
+                f"the model is in training mode: {name or 'the module itself'} "
+                f"({type(module).__name__}) would be random or would mix the samples of a batch",
+                remedy="Call net.eval() first; credibly never changes a model's mode.",
+            )
+
+
+def _check_no_inference_weights(classifier: Classifier) -> None:
+    if not isinstance(classifier.net, nn.Module):
+        return
+    for name, parameter in classifier.net.named_parameters():
+        if parameter.is_inference():
+            raise ModelError(
+                f"the parameter {name!r} was created inside torch.inference_mode and cannot take "
+                "part in a gradient",
+                remedy="Build or load the model outside of inference_mode.",
+            )
+
+
+def _check_repeatable(first: Tensor, second: Tensor) -> None:
+    gap = _largest_gap(first, second)
+    if gap > _rounding(first):
+        raise ModelError(
+            f"the model is random: the same input gave outputs that differ by {gap:.3g}",
+            remedy="Switch its randomness off (dropout, noise, sampling), or average it inside "
+            "the callable with a fixed seed.",
+        )
+
+
+def _check_uncoupled(together: Tensor, alone: Tensor) -> None:
+    gap = _largest_gap(together, alone)
+    if gap > _rounding(together):
+        raise ModelError(
+            "samples are coupled through the batch: one sample's output changes by "
+            f"{gap:.3g} with the company it is in",
+            remedy="Each row must be computed by itself. Look for statistics over the batch "
+            "axis, or batch norm without running statistics.",
+        )
+
+
+def _check_class_names(classifier: Classifier, outputs: Tensor) -> None:
+    found = classifier.losses_of(outputs).shape[1]
+    if found < 2:
+        raise ModelError(
+            f"the loss gives {found} class", remedy="At least two classes are needed."
+        )
+    if classifier.classes is not None and len(classifier.classes) != found:
+        raise InvalidArgumentError(
+            "classes",
+            expected=f"{found} names, one a class of the model",
+            came=f"{len(classifier.classes)} names",
+            remedy="Pass the names in the order of the model's outputs.",
+        )
+
+
+def _check_kind_of_outputs(classifier: Classifier, x: Tensor) -> None:
+    with torch.inference_mode(False), torch.no_grad():
+        x = x.clone() if x.is_inference() else x
+        raw = classifier.net(x if classifier.preprocess is None else classifier.preprocess(x))
+    if not isinstance(raw, Tensor) or not torch.isfinite(raw).all():
+        return
+    inside = bool((raw >= 0).all() and (raw <= 1).all())
+    rows = raw.reshape(len(raw), -1)
+    sums = inside and (rows.shape[1] == 1 or bool(((rows.sum(1) - 1).abs() < 1e-3).all()))
+    if classifier.outputs == "probabilities" and not sums:
+        raise ModelError(
+            "the model was said to return probabilities, but a row of its output is "
+            f"{[round(value, 4) for value in rows[0].tolist()[:5]]}",
+            remedy="Probabilities lie in [0, 1] and sum to one. If these are logits, leave out "
+            "outputs='probabilities'.",
+        )
+    if classifier.outputs == "logits" and sums and rows.shape[1] > 1:
+        warnings.warn(
+            "every row of the model's output lies in [0, 1] and sums to one. If these are "
+            "probabilities, say Classifier(..., outputs='probabilities'); they were taken as "
+            "logits, as declared.",
+            CrediblyWarning,
+            stacklevel=4,
+        )
+
+
+def _largest_gap(first: Tensor, second: Tensor) -> float:
+    gap = (first - second).abs()
+    return float(gap[torch.isfinite(gap)].max()) if torch.isfinite(gap).any() else 0.0
+
+
+def _rounding(outputs: Tensor) -> float:
+    """Differences that other summation orders explain, on the scale of the outputs."""
+    scale = outputs[torch.isfinite(outputs)].abs()
+    largest = float(scale.max()) if scale.numel() else 0.0
+    return float(torch.finfo(outputs.dtype).eps ** 0.5) * (1.0 + largest)

@@ -1,0 +1,150 @@
+"""A trained model seen as one callable: inputs -> outputs -> losses for every class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from credibly.errors import InvalidArgumentError, ModelError
+from credibly.model.losses import Loss, resolve_loss
+from credibly.types import Model
+
+Outputs = Literal["logits", "probabilities"]
+
+
+class Classifier:
+    """A trained classifier, wrapped; the model itself is never changed.
+
+    Args:
+        net: an `nn.Module`, a function, or a `torch.export` program. It takes a batch (n, ...)
+            and returns outputs (n, m), or (n,) or (n, 1) from a binary head of one logit, whose
+            two classes are then 0 (negative logit) and 1 (positive).
+        preprocess: applied to a batch before `net`. The risk is measured *before* it, in the
+            space of the inputs you pass; so is gamma.
+        classes: names of the K classes, for tables and pictures.
+        loss: 'cross_entropy', 'logistic', 'hinge', 'one_versus_rest_hinge' or a `Loss`.
+        outputs: what `net` returns: 'logits' (real numbers of any size) or 'probabilities' (rows
+            that sum to one, whose logarithm is taken). It is asked, never guessed from values.
+        device: where inputs must lie; by default where the parameters lie.
+        dtype: precision of inputs; by default that of the parameters.
+    """
+
+    def __init__(
+        self,
+        net: Model | torch.export.ExportedProgram,
+        *,
+        preprocess: Callable[[Tensor], Tensor] | None = None,
+        classes: Sequence[str] | None = None,
+        loss: str | Loss = "cross_entropy",
+        outputs: Outputs = "logits",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        self.net: Model = net.module() if isinstance(net, torch.export.ExportedProgram) else net
+        _check_arguments(self.net, preprocess, outputs)
+        self.preprocess = preprocess
+        self.classes = None if classes is None else tuple(classes)
+        self.loss = resolve_loss(loss)
+        self.outputs: Outputs = outputs
+        found = _floating_tensor(self.net)
+        self.device = found.device if device is None and found is not None else None
+        if device is not None:
+            self.device = torch.device(device)
+        self.dtype = found.dtype if dtype is None and found is not None else dtype
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Outputs of the model (n, m), with probabilities turned into their logarithm."""
+        raw = self.net(x if self.preprocess is None else self.preprocess(x))
+        outputs = self._one_row_a_sample(raw, len(x))
+        if self.outputs == "probabilities":
+            tiny = torch.finfo(outputs.dtype).tiny
+            if outputs.shape[1] == 1:
+                return outputs.clamp(min=tiny).log() - (1 - outputs).clamp(min=tiny).log()
+            return outputs.clamp(min=tiny).log()
+        return outputs
+
+    def losses_of(self, logits: Tensor) -> Tensor:
+        """Losses (n, K) of given outputs (n, m)."""
+        if logits.shape[1] == 1:
+            logits = self.loss.two_classes(logits)
+        losses = self.loss(logits)
+        if losses.dim() != 2 or len(losses) != len(logits):
+            raise InvalidArgumentError(
+                "loss",
+                expected=f"a loss that maps outputs {tuple(logits.shape)} to losses "
+                f"({len(logits)}, K)",
+                came=f"shape {tuple(losses.shape)}",
+                remedy="Return one row a sample and one column a class, without averaging.",
+            )
+        return losses
+
+    def losses(self, x: Tensor) -> Tensor:
+        """Losses (n, K) of inputs (n, ...): one forward pass."""
+        return self.losses_of(self.logits(x))
+
+    def class_name(self, index: int) -> str:
+        """Name of a class, or its number where no names were given."""
+        return str(index) if self.classes is None else self.classes[index]
+
+    def __repr__(self) -> str:
+        name = type(self.net).__name__
+        name = getattr(self.net, "__name__", name) if name == "function" else name
+        return (
+            f"Classifier({name}, loss={self.loss!r}, outputs={self.outputs!r}, "
+            f"device={self.device}, dtype={self.dtype})"
+        )
+
+    def _one_row_a_sample(self, outputs: object, count: int) -> Tensor:
+        if not isinstance(outputs, Tensor):
+            raise ModelError(
+                f"the model returned a {type(outputs).__name__} where a tensor of outputs (n, m) "
+                "is needed",
+                remedy="Pick the logits out: Classifier(lambda x: net(x)[0]) for a tuple, "
+                "Classifier(lambda x: net(x).logits) for an output object.",
+            )
+        if outputs.dim() == 1 and len(outputs) == count:
+            outputs = outputs.unsqueeze(1)
+        if outputs.dim() != 2 or len(outputs) != count:
+            raise ModelError(
+                f"the model returned shape {tuple(outputs.shape)} for a batch of {count} samples",
+                remedy="It must return (n, m): one row a sample, one column a class (or one "
+                "logit for a binary head).",
+            )
+        return outputs
+
+
+def _check_arguments(
+    net: object, preprocess: Callable[[Tensor], Tensor] | None, outputs: str
+) -> None:
+    if not callable(net):
+        raise InvalidArgumentError(
+            "net",
+            expected="a callable from inputs to outputs",
+            came=f"{type(net).__name__}",
+            remedy="Pass an nn.Module, a function or a torch.export program.",
+        )
+    if preprocess is not None and not callable(preprocess):
+        raise InvalidArgumentError(
+            "preprocess",
+            expected="a callable from a batch to a batch, or None",
+            came=f"{type(preprocess).__name__}",
+            remedy="Pass a function such as lambda x: (x - mean) / std.",
+        )
+    if outputs not in ("logits", "probabilities"):
+        raise InvalidArgumentError(
+            "outputs",
+            expected="'logits' or 'probabilities'",
+            came=repr(outputs),
+            remedy="Log-probabilities are logits.",
+        )
+
+
+def _floating_tensor(net: object) -> Tensor | None:
+    """Any floating tensor of the model: it tells device and precision."""
+    if not isinstance(net, nn.Module):
+        return None
+    tensors = [*net.parameters(), *net.buffers()]
+    return next((tensor for tensor in tensors if tensor.is_floating_point()), None)

@@ -1,0 +1,175 @@
+"""All differentiation of the package. Nothing here touches a parameter's gradient.
+
+One *pass* is one forward and one backward through the model; a forward alone counts a third.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from credibly.errors import ModelError
+from credibly.model.classifier import Classifier
+
+FORWARD = 1.0 / 3.0
+BACKWARD = 2.0 / 3.0
+
+
+@contextmanager
+def differentiable(classifier: Classifier) -> Iterator[None]:
+    """Allow gradients inside `no_grad` and `inference_mode`, and leave everything as it was."""
+    with torch.inference_mode(False), torch.enable_grad(), _native_recurrence(classifier):
+        yield
+
+
+@contextmanager
+def _native_recurrence(classifier: Classifier) -> Iterator[None]:
+    """Keep recurrent layers off cuDNN, whose kernels have no backward in eval mode."""
+    recurrent = isinstance(classifier.net, nn.Module) and any(
+        isinstance(module, nn.RNNBase) for module in classifier.net.modules()
+    )
+    before = torch.backends.cudnn.enabled
+    if not (recurrent and before):
+        yield
+        return
+    torch.backends.cudnn.enabled = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.enabled = before
+
+
+def leaf(x: Tensor) -> Tensor:
+    """A fresh leaf with the values of `x`; inference tensors are copied out of their mode."""
+    x = x.clone() if x.is_inference() else x.detach()
+    return x.requires_grad_(True)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Losses (n, K) and the pull sum_k lambda_k grad l_k, shaped like the input."""
+
+    losses: Tensor
+    pull: Tensor
+
+
+def losses_only(classifier: Classifier, x: Tensor) -> Tensor:
+    """Losses (n, K): one forward."""
+    with torch.inference_mode(False), torch.no_grad():
+        return classifier.losses(x.clone() if x.is_inference() else x)
+
+
+def losses_and_pull(
+    classifier: Classifier, x: Tensor, multipliers: Callable[[Tensor], Tensor]
+) -> Evaluation:
+    """One pass, whatever K is: the backward of sum_k lambda_k l_k with lambda held fixed."""
+    with differentiable(classifier):
+        x = leaf(x)
+        losses = classifier.losses(x)
+        fixed = multipliers(losses.detach())
+        return Evaluation(losses.detach(), _gradient((losses * fixed).sum(), x))
+
+
+def output_jacobian(classifier: Classifier, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Outputs z (n, m) and their Jacobian (n, m, D): one forward and m backwards."""
+    with differentiable(classifier):
+        x = leaf(x)
+        outputs = classifier.logits(x)
+        return outputs.detach(), _rows(outputs, x)
+
+
+def loss_jacobian(classifier: Classifier, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Losses l (n, K) and their Jacobian A (n, K, D): one forward and K backwards."""
+    with differentiable(classifier):
+        x = leaf(x)
+        losses = classifier.losses(x)
+        return losses.detach(), _rows(losses, x)
+
+
+def sketched_trace(classifier: Classifier, x: Tensor, probes: Tensor) -> Tensor:
+    """Estimate tr(A A^T) (n,) as the mean of |A^T v|^2 over probes v (p, K) of random signs."""
+    with differentiable(classifier):
+        x = leaf(x)
+        losses = classifier.losses(x)
+        squares = [
+            _gradient((losses * probe).sum(), x, keep=True).flatten(1).square().sum(1)
+            for probe in probes
+        ]
+        return torch.stack(squares).mean(0)
+
+
+class OutputLinearisation:
+    """The network linearised at x, by products only: J v and J^T u, without storing J."""
+
+    def __init__(self, classifier: Classifier, x: Tensor) -> None:
+        self._classifier = classifier
+        with differentiable(classifier):
+            self._x = leaf(x)
+            self._outputs = classifier.logits(self._x)
+            # J^T u is linear in u, so the derivative of <J^T u, v> in u is J v, for any u.
+            self._dummy = torch.zeros_like(self._outputs, requires_grad=True)
+            self._adjoint = _gradient((self._outputs * self._dummy).sum(), self._x, graph=True)
+        self.outputs = self._outputs.detach()
+
+    def transposed(self, u: Tensor) -> Tensor:
+        """J^T u, shaped like x: one backward."""
+        with differentiable(self._classifier):
+            return _gradient((self._outputs * u).sum(), self._x, keep=True)
+
+    def forward(self, v: Tensor) -> Tensor:
+        """J v (n, m): about two backwards."""
+        with differentiable(self._classifier):
+            return _gradient((self._adjoint * v).sum(), self._dummy, keep=True)
+
+
+def hessian_vector_product(
+    classifier: Classifier, x: Tensor, fit: Callable[[Tensor], Tensor], v: Tensor
+) -> Tensor:
+    """Hessian of sum over samples of fit(losses) at x, applied to v."""
+    with differentiable(classifier):
+        x = leaf(x)
+        slope = _gradient(fit(classifier.losses(x)).sum(), x, graph=True)
+        if not slope.requires_grad:  # piecewise linear in x: no curvature anywhere
+            return torch.zeros_like(v)
+        return _gradient((slope * v).sum(), x)
+
+
+def output_curvature(fit: Callable[[Tensor], Tensor], outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradient (n, m) and Hessian (n, m, m) of a row-wise scalar function of the outputs."""
+    with torch.inference_mode(False), torch.enable_grad():
+        z = leaf(outputs)
+        slope = _gradient(fit(z).sum(), z, graph=True)
+        columns = [
+            _gradient(slope[:, k].sum(), z, keep=True)
+            if slope.requires_grad
+            else torch.zeros_like(outputs)
+            for k in range(outputs.shape[1])
+        ]
+    return slope.detach(), torch.stack(columns, dim=1)
+
+
+def _rows(values: Tensor, x: Tensor) -> Tensor:
+    """Jacobian of values (n, K) by x (n, ...) as (n, K, D), one backward a column."""
+    count = values.shape[1]
+    return torch.stack(
+        [_gradient(values[:, k].sum(), x, keep=k + 1 < count).flatten(1) for k in range(count)],
+        dim=1,
+    )
+
+
+def _gradient(scalar: Tensor, x: Tensor, *, keep: bool = False, graph: bool = False) -> Tensor:
+    if not scalar.requires_grad:
+        raise ModelError(
+            "no gradient reaches the input: the model's output does not depend on it through "
+            "differentiable operations",
+            remedy="Look for .detach(), torch.no_grad(), .numpy(), .item(), rounding or argmax "
+            "inside the model or its preprocess.",
+        )
+    (found,) = torch.autograd.grad(
+        scalar, x, retain_graph=keep or graph, create_graph=graph, allow_unused=True
+    )
+    return torch.zeros_like(x) if found is None else found

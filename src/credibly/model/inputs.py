@@ -1,0 +1,91 @@
+"""What a caller passes as a batch of inputs, checked once at the edge."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from credibly.errors import InvalidArgumentError
+from credibly.model.classifier import Classifier
+from credibly.types import Array
+
+
+def as_inputs(classifier: Classifier, x: Array, *, name: str = "x") -> Tensor:
+    """Give a detached floating tensor (n, ...) on the classifier's device and precision."""
+    if not isinstance(classifier, Classifier):
+        raise InvalidArgumentError(
+            "clf",
+            expected="a credibly.Classifier",
+            came=type(classifier).__name__,
+            remedy="Wrap your model first: credibly.Classifier(net).",
+        )
+    tensor = _as_tensor(x, name)
+    _check_shape(tensor, name)
+    _check_precision(classifier, tensor, name)
+    _check_device(classifier, tensor, name)
+    return tensor.detach()
+
+
+def finite_rows(x: Tensor) -> Tensor:
+    """Say for each sample whether all of its values are finite (n,)."""
+    return torch.isfinite(x).flatten(1).all(dim=1)
+
+
+def _as_tensor(x: Array, name: str) -> Tensor:
+    if isinstance(x, Tensor):
+        return x
+    if isinstance(x, np.ndarray) and x.dtype != object:
+        return torch.from_numpy(np.ascontiguousarray(x))
+    raise InvalidArgumentError(
+        name,
+        expected="a tensor or a NumPy array of numbers (n, ...)",
+        came=f"{type(x).__name__}" + (" of objects" if isinstance(x, np.ndarray) else ""),
+        remedy="Stack your samples first, for example with torch.stack.",
+    )
+
+
+def _check_shape(x: Tensor, name: str) -> None:
+    if x.dim() < 2:
+        raise InvalidArgumentError(
+            name,
+            expected="a batch (n, ...) with the sample axis first",
+            came=f"shape {tuple(x.shape)}",
+            remedy=f"For a single sample pass {name}.unsqueeze(0).",
+        )
+    if x.numel() == 0:
+        raise InvalidArgumentError(
+            name,
+            expected="at least one sample of at least one feature",
+            came=f"shape {tuple(x.shape)}",
+            remedy="Skip empty batches.",
+        )
+
+
+def _check_precision(classifier: Classifier, x: Tensor, name: str) -> None:
+    if not x.is_floating_point():
+        raise InvalidArgumentError(
+            name,
+            expected="floating-point inputs, which can be moved a little",
+            came=f"{x.dtype}",
+            remedy=f"Convert as the model was trained, for example {name}.float() / 255.",
+        )
+    if classifier.dtype is not None and x.dtype != classifier.dtype:
+        raise InvalidArgumentError(
+            name,
+            expected=f"precision {classifier.dtype}, as the model has",
+            came=f"{x.dtype}",
+            remedy=f"Convert one of them: {name}.to({classifier.dtype}) or net.to({x.dtype}).",
+        )
+
+
+def _check_device(classifier: Classifier, x: Tensor, name: str) -> None:
+    wanted = classifier.device
+    if wanted is None or wanted.type == x.device.type and wanted.index in (None, x.device.index):
+        return
+    raise InvalidArgumentError(
+        name,
+        expected=f"inputs on {wanted}, where the model is",
+        came=f"{x.device}",
+        remedy=f"Move them: {name}.to({str(wanted)!r}).",
+    )

@@ -1,0 +1,111 @@
+"""Losses of one output with respect to *every* class: (n, m) outputs -> (n, K) losses >= 0.
+
+`kinked` says whether the squared loss, which is what the objective is made of, has points without
+a derivative. There a solver stalls rather than converges, and says so.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from credibly.errors import InvalidArgumentError
+
+
+class Loss(ABC):
+    """A non-negative loss for each class."""
+
+    kinked: bool = False
+
+    @abstractmethod
+    def __call__(self, outputs: Tensor) -> Tensor:
+        """Losses (n, K) of outputs (n, m)."""
+
+    def two_classes(self, logit: Tensor) -> Tensor:
+        """Outputs (n, 2) that mean the same as the single logit (n, 1) of a binary head."""
+        return torch.cat([torch.zeros_like(logit), logit], dim=1)
+
+
+@dataclass(frozen=True)
+class CrossEntropy(Loss):
+    """l_k = log sum_j exp(z_j) - z_k: the usual loss of a softmax classifier."""
+
+    def __call__(self, outputs: Tensor) -> Tensor:
+        return -functional.log_softmax(outputs, dim=1)
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """l_k = log(1 + exp(-z_k)): one against the rest, so also several labels at once."""
+
+    def __call__(self, outputs: Tensor) -> Tensor:
+        return functional.softplus(-outputs)
+
+    def two_classes(self, logit: Tensor) -> Tensor:
+        return torch.cat([-logit, logit], dim=1)
+
+
+@dataclass(frozen=True)
+class Hinge(Loss):
+    """l_k = [1 + max_{j != k} z_j - z_k]_+ (Crammer and Singer).
+
+    Its square has no derivative where two other classes tie for the largest output.
+    """
+
+    kinked: bool = True
+
+    def __call__(self, outputs: Tensor) -> Tensor:
+        top = outputs.topk(2, dim=1)
+        best, second = top.values[:, :1], top.values[:, 1:]
+        is_best = functional.one_hot(top.indices[:, 0], outputs.shape[1]).bool()
+        rival = torch.where(is_best, second, best)
+        return functional.relu(1 + rival - outputs)
+
+
+@dataclass(frozen=True)
+class OneVersusRestHinge(Loss):
+    """l_k = [1 - z_k]_+: one against the rest. Its square is smooth."""
+
+    def __call__(self, outputs: Tensor) -> Tensor:
+        return functional.relu(1 - outputs)
+
+    def two_classes(self, logit: Tensor) -> Tensor:
+        return torch.cat([-logit, logit], dim=1)
+
+
+@dataclass(frozen=True)
+class CustomLoss(Loss):
+    """A loss of your own: `function` maps outputs (n, m) to losses (n, K) >= 0, row by row."""
+
+    function: Callable[[Tensor], Tensor]
+    kinked: bool = False
+
+    def __call__(self, outputs: Tensor) -> Tensor:
+        return self.function(outputs)
+
+
+NAMED: dict[str, Loss] = {
+    "cross_entropy": CrossEntropy(),
+    "logistic": Logistic(),
+    "hinge": Hinge(),
+    "one_versus_rest_hinge": OneVersusRestHinge(),
+}
+
+
+def resolve_loss(loss: str | Loss) -> Loss:
+    """Turn a name or a loss into a loss."""
+    if isinstance(loss, Loss):
+        return loss
+    if isinstance(loss, str) and loss in NAMED:
+        return NAMED[loss]
+    raise InvalidArgumentError(
+        "loss",
+        expected=f"one of {', '.join(sorted(NAMED))} or a Loss",
+        came=repr(loss),
+        remedy="For a loss of your own pass credibly.CustomLoss(function).",
+    )

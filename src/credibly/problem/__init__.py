@@ -1,0 +1,1 @@
+"""The fit-risk problem and its weights."""

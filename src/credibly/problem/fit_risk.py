@@ -1,0 +1,124 @@
+"""The fit-risk trade-off as one smooth-as-the-model objective (Definitions 1 and 2).
+
+    F(x) = |x - x0|^2 + sum_k l_k(phi(x))^2 / w_k
+
+At a minimiser x+ the credibilities are c_k = -l_k and the multipliers lambda_k = 2 l_k / w_k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from credibly.model.classifier import Classifier
+from credibly.model.derivatives import losses_and_pull, losses_only
+from credibly.types import Bounds
+
+
+@dataclass(frozen=True)
+class Point:
+    """Inputs with everything one pass tells about them; the sample axis is first."""
+
+    x: Tensor
+    losses: Tensor
+    objective: Tensor
+    gradient: Tensor
+
+    def select(self, rows: Tensor) -> Point:
+        """The chosen samples."""
+        return Point(self.x[rows], self.losses[rows], self.objective[rows], self.gradient[rows])
+
+    def replaced(self, other: Point, rows: Tensor) -> Point:
+        """Where the mask `rows` (n,) is true, the other point."""
+        return Point(
+            torch.where(_like(rows, self.x), other.x, self.x),
+            torch.where(_like(rows, self.losses), other.losses, self.losses),
+            torch.where(rows, other.objective, self.objective),
+            torch.where(_like(rows, self.gradient), other.gradient, self.gradient),
+        )
+
+
+@dataclass(frozen=True)
+class FitRiskProblem:
+    """A batch of independent problems over one frozen model.
+
+    Attributes:
+        classifier: the model.
+        x0: the inputs (n, ...).
+        weights: w > 0 (K,), in the units of (loss / input)^2.
+        bounds: smallest and largest value of any feature, or None (the paper has none).
+    """
+
+    classifier: Classifier
+    x0: Tensor
+    weights: Tensor
+    bounds: Bounds | None = None
+
+    def __len__(self) -> int:
+        return len(self.x0)
+
+    def select(self, rows: Tensor | slice) -> FitRiskProblem:
+        """The problems of the chosen samples."""
+        return replace(self, x0=self.x0[rows])
+
+    def evaluate(self, x: Tensor, multipliers: Tensor | None = None) -> Point:
+        """One pass: losses, F and 2 (x - x0) + sum_k lambda_k grad l_k.
+
+        Without `multipliers` they are 2 l / w, and the last is the gradient of F.
+        """
+        found = losses_and_pull(
+            self.classifier, x, self.multipliers if multipliers is None else lambda _: multipliers
+        )
+        shift = x - self.x0
+        gradient = 2 * shift + found.pull
+        return Point(x, found.losses, self._objective(shift, found.losses), gradient)
+
+    def objective(self, x: Tensor) -> Tensor:
+        """F (n,): one forward."""
+        return self._objective(x - self.x0, losses_only(self.classifier, x))
+
+    def multipliers(self, losses: Tensor) -> Tensor:
+        """The lambda = 2 l / w that belong to given losses (n, K)."""
+        return 2 * losses / self.weights
+
+    def fit(self, losses: Tensor) -> Tensor:
+        """The part of F that is not risk: sum_k l_k^2 / w_k (n,)."""
+        return (losses.square() / self.weights).sum(1)
+
+    def risk(self, x: Tensor) -> Tensor:
+        """|x - x0|^2 (n,)."""
+        return (x - self.x0).flatten(1).square().sum(1)
+
+    def project(self, x: Tensor) -> Tensor:
+        """The nearest point inside the bounds."""
+        return x if self.bounds is None else x.clamp(*self.bounds)
+
+    def free_gradient(self, point: Point) -> Tensor:
+        """The gradient without the parts that push against an active bound."""
+        if self.bounds is None:
+            return point.gradient
+        low, high = self.bounds
+        stuck = ((point.x <= low) & (point.gradient > 0)) | (
+            (point.x >= high) & (point.gradient < 0)
+        )
+        return point.gradient.masked_fill(stuck, 0.0)
+
+    def relative_stationarity(self, point: Point) -> Tensor:
+        """|grad F| against the two pulls that balance in it, risk and fit: 0 to 1 (n,)."""
+        shift = 2 * (point.x - self.x0)
+        pulls = _length(shift) + _length(point.gradient - shift)
+        tiny = torch.finfo(pulls.dtype).tiny
+        return _length(self.free_gradient(point)) / pulls.clamp(min=tiny)
+
+    def _objective(self, shift: Tensor, losses: Tensor) -> Tensor:
+        return shift.flatten(1).square().sum(1) + self.fit(losses)
+
+
+def _length(values: Tensor) -> Tensor:
+    return values.flatten(1).norm(dim=1)
+
+
+def _like(rows: Tensor, values: Tensor) -> Tensor:
+    return rows.reshape(-1, *([1] * (values.dim() - 1)))

@@ -1,0 +1,157 @@
+"""Where the weights W come from: a number, K numbers, class priors, or the model itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from credibly.errors import InvalidArgumentError
+from credibly.model.classifier import Classifier
+from credibly.model.derivatives import loss_jacobian, losses_only, sketched_trace
+from credibly.model.inputs import as_inputs, finite_rows
+from credibly.types import Array
+
+EXACT_CLASSES = 32
+"""Up to so many classes the automatic gamma uses the whole Jacobian, above it a sketch."""
+
+PROBES = 16
+"""Random-sign probes of the sketch; their seed is fixed, so the number is repeatable."""
+
+
+def resolve_weights(
+    classifier: Classifier,
+    x0: Tensor,
+    *,
+    gamma: float | Literal["auto"] | None,
+    weights: Array | Sequence[float] | None,
+) -> Tensor:
+    """Give w (K,) in the precision and on the device of `x0`; exactly one source is allowed."""
+    if (gamma is None) == (weights is None):
+        raise InvalidArgumentError(
+            "gamma",
+            expected="exactly one of gamma and weights",
+            came="both" if gamma is not None else "neither",
+            remedy="Pass gamma=200.0 (one number), gamma='auto', or weights=<K numbers>.",
+        )
+    count = _class_count(classifier, x0)
+    if weights is not None:
+        return _vector(weights, count, x0)
+    if gamma == "auto":
+        gamma = auto_gamma(classifier, x0)
+    return torch.full((count,), _positive(gamma, "gamma"), dtype=x0.dtype, device=x0.device)
+
+
+def auto_gamma(
+    clf: Classifier, x: Array, *, kappa: float = 1.0, sample: int = 64, chunk_size: int = 64
+) -> float:
+    """Gamma from the model alone: kappa times the median of tr(A A^T) / K at the inputs.
+
+    A = dl/dx are the gradients of the K losses. With kappa = 1 the weights balance the model's own
+    sensitivity, halfway between "nothing moves" and "everything is fitted". No labels are needed,
+    and rescaling the input space by a divides gamma by a^2, so that the profile stays the same.
+
+    Args:
+        clf: the classifier.
+        x: inputs (n, ...); of more than `sample`, evenly spaced ones are used.
+        kappa: how risk-averse to be; larger moves inputs less.
+        sample: most inputs looked at.
+        chunk_size: inputs handled at a time.
+    """
+    x = as_inputs(clf, x)
+    usable = x[finite_rows(x)]
+    if len(usable) == 0:
+        raise InvalidArgumentError(
+            "x",
+            expected="at least one sample without NaN or infinity to set gamma by",
+            came=f"{len(x)} samples, none of them finite",
+            remedy="Clean the inputs, or pass gamma as a number.",
+        )
+    rows = torch.linspace(0, len(usable) - 1, min(sample, len(usable)), dtype=torch.float64)
+    chosen = usable[rows.round().long().to(x.device)]
+    energies = torch.cat([_mean_energy(clf, part) for part in chosen.split(chunk_size)])
+    median = float(energies[torch.isfinite(energies)].double().quantile(0.5))
+    if not (median > 0 and math.isfinite(median)):
+        raise InvalidArgumentError(
+            "gamma",
+            expected="losses that change with the input, to set gamma='auto' by",
+            came=f"a median squared gradient of {median}",
+            remedy="Pass gamma as a number.",
+        )
+    return _positive(kappa, "kappa") * median
+
+
+def prior_weights(priors: Sequence[float] | Tensor, *, gamma: float) -> Tensor:
+    """Weights (K,) that know how frequent the classes are; uniform priors give gamma for all.
+
+    The prior of the Bayesian reading is c_k ~ N(0, w_k / 2t): w_k is how far below zero c_k is
+    expected. A classifier that knows only the frequencies p has losses -log p_k, so
+    w_k = gamma (log p_k)^2 / mean_j (log p_j)^2: rare classes may be incredible at less cost.
+    """
+    p = torch.as_tensor(priors, dtype=torch.float64)
+    if p.dim() != 1 or len(p) < 2 or not bool(((p > 0) & (p < 1)).all()):
+        raise InvalidArgumentError(
+            "priors",
+            expected="K >= 2 frequencies strictly between 0 and 1",
+            came=f"{p.tolist()}",
+            remedy="Count the classes; give unseen ones a small positive share.",
+        )
+    if abs(float(p.sum()) - 1) > 1e-6:
+        raise InvalidArgumentError(
+            "priors",
+            expected="frequencies that sum to one",
+            came=f"a sum of {float(p.sum()):.6g}",
+            remedy="Divide the counts by their total.",
+        )
+    surprise = p.log().square()
+    return _positive(gamma, "gamma") * surprise / surprise.mean()
+
+
+def _mean_energy(classifier: Classifier, x: Tensor) -> Tensor:
+    """tr(A A^T) / K (n,)."""
+    count = _class_count(classifier, x)
+    if count <= EXACT_CLASSES:
+        return loss_jacobian(classifier, x)[1].square().sum(dim=(1, 2)) / count
+    generator = torch.Generator().manual_seed(0)
+    signs = torch.randint(0, 2, (PROBES, count), generator=generator) * 2 - 1
+    return sketched_trace(classifier, x, signs.to(x)) / count
+
+
+def _class_count(classifier: Classifier, x: Tensor) -> int:
+    usable = x[finite_rows(x)][:1]
+    probe = usable if len(usable) else torch.zeros_like(x[:1])
+    return losses_only(classifier, probe).shape[1]
+
+
+def _positive(value: object, name: str) -> float:
+    valid = isinstance(value, int | float) and not isinstance(value, bool)
+    if not valid or not math.isfinite(value) or value <= 0:  # type: ignore[arg-type,operator]
+        raise InvalidArgumentError(
+            name,
+            expected="a positive finite number",
+            came=repr(value),
+            remedy="It weighs loss against movement of the input; 'auto' finds one for gamma.",
+        )
+    return float(value)  # type: ignore[arg-type]
+
+
+def _vector(weights: Array | Sequence[float], count: int, x0: Tensor) -> Tensor:
+    w = torch.as_tensor(weights, dtype=x0.dtype, device=x0.device)
+    if w.shape != (count,):
+        raise InvalidArgumentError(
+            "weights",
+            expected=f"{count} numbers, one a class",
+            came=f"shape {tuple(w.shape)}",
+            remedy="For the same weight everywhere pass gamma instead.",
+        )
+    if not bool((torch.isfinite(w) & (w > 0)).all()):
+        raise InvalidArgumentError(
+            "weights",
+            expected="positive finite numbers",
+            came=f"{w.tolist()}",
+            remedy="A larger weight makes a class's loss matter less; it cannot be zero.",
+        )
+    return w

@@ -1,0 +1,1 @@
+"""Credibility profiles, their certificates and their files."""

@@ -1,0 +1,237 @@
+"""Numbers by which anyone can check an answer: residuals first, the verdict second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal, Self
+
+import torch
+from torch import Tensor
+
+from credibly.errors import InvalidArgumentError
+from credibly.model.checks import check_model
+from credibly.model.classifier import Classifier
+from credibly.model.inputs import as_inputs
+from credibly.problem.fit_risk import FitRiskProblem, Point
+from credibly.problem.weights import resolve_weights
+from credibly.types import Array, Bounds, norm, per_sample
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Residuals of the optimality conditions, one number a sample each.
+
+    Attributes:
+        objective: F at the answer.
+        stationarity: |2 (x - x0) + sum_k lambda_k grad l_k|, zero at a smooth minimum (Theorem 1).
+        relative_stationarity: the same against the two pulls that balance in it: 0 to 1.
+        fixed_point: max_k |c_k + w_k lambda_k / 2|, zero for a credibility profile (Theorem 2).
+        feasibility: max_k [l_k + c_k]_+, how far any loss exceeds its credence.
+        slackness: max_k |lambda_k (l_k + c_k)|.
+        decrease: |c0|^2 - |c|^2 - |x - x0|^2 in the weighted norms; never negative.
+        tradeoff: the largest share by which a nearby x' was found to have a smaller objective; 0 if
+            none was found, NaN if none was tried (see `certify`).
+        hull: the shortest element of the convex hull of gradients sampled near the answer, relative
+            like `relative_stationarity`; near zero on a kink. NaN if not sampled.
+    """
+
+    objective: Tensor
+    stationarity: Tensor
+    relative_stationarity: Tensor
+    fixed_point: Tensor
+    feasibility: Tensor
+    slackness: Tensor
+    decrease: Tensor
+    tradeoff: Tensor
+    hull: Tensor
+
+    def holds(self, *, tolerance: float = 1e-3) -> Tensor:
+        """Verdict (n,): an answer nobody could improve, as far as was looked.
+
+        The multipliers must fit the credences, and the point must be stationary, or, where it is
+        not, a minimum among the nearby points that `certify` tried.
+        """
+        consistent = (
+            (self.fixed_point <= tolerance)
+            & (self.feasibility <= tolerance)
+            & (self.decrease >= -tolerance * self.objective)
+        )
+        local = (self.relative_stationarity <= tolerance) | (self.tradeoff <= tolerance)
+        return consistent & local
+
+    def __getitem__(self, rows: Tensor | slice) -> Certificate:
+        return Certificate(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+    @classmethod
+    def concatenate(cls, parts: list[Certificate]) -> Self:
+        """One certificate of many."""
+        return cls(
+            *(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(cls))
+        )
+
+
+def certify(
+    clf: Classifier,
+    x0: Array,
+    x: Array,
+    *,
+    gamma: float | Literal["auto"] | None = None,
+    weights: Array | None = None,
+    multipliers: Array | None = None,
+    bounds: Bounds | None = None,
+    probes: int = 24,
+    gradient_samples: int = 0,
+    radius: float = 0.02,
+    seed: int = 0,
+    chunk_size: int = 128,
+) -> Certificate:
+    """Check any answer, wherever it came from.
+
+    Args:
+        clf: the classifier.
+        x0: the inputs that were asked about (n, ...).
+        x: the proposed x+ (n, ...).
+        gamma: as in `credibility`; exactly one of gamma and weights.
+        weights: as in `credibility`.
+        multipliers: lambda (n, K); by default 2 l / w, which satisfy the fixed point by design.
+        bounds: as in `credibility`.
+        probes: nearby points at which the trade-off inequality (Definition 2) is tried: along the
+            gradient, towards x0 and away from it, and in random directions.
+        gradient_samples: gradients sampled in a small ball for `hull`; 0 leaves it NaN.
+        radius: size of the neighbourhood, relative to |x - x0|.
+        seed: of the random directions.
+        chunk_size: samples handled at a time.
+    """
+    start, answer = as_inputs(clf, x0, name="x0"), as_inputs(clf, x, name="x")
+    if start.shape != answer.shape:
+        raise InvalidArgumentError(
+            "x",
+            expected=f"the shape of x0, {tuple(start.shape)}",
+            came=f"{tuple(answer.shape)}",
+            remedy="Pass one answer for each input.",
+        )
+    check_model(clf, start)
+    w = resolve_weights(clf, start, gamma=gamma, weights=weights)
+    duals = _as_multipliers(multipliers, start, w)
+    parts = []
+    for begin in range(0, len(start), chunk_size):
+        rows = slice(begin, begin + chunk_size)
+        problem = FitRiskProblem(clf, start[rows], w, bounds)
+        search = Search(probes, gradient_samples, radius, seed + begin)
+        parts.append(
+            certificate_of(problem, answer[rows], None if duals is None else duals[rows], search)
+        )
+    return Certificate.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class Search:
+    """How hard to look around an answer."""
+
+    probes: int = 0
+    gradient_samples: int = 0
+    radius: float = 0.02
+    seed: int = 0
+
+
+def certificate_of(
+    problem: FitRiskProblem,
+    x: Tensor,
+    multipliers: Tensor | None,
+    search: Search,
+    fit_at_start: Tensor | None = None,
+) -> Certificate:
+    """The certificate of one batch: one pass, a forward at x0, and what `search` asks for."""
+    point = problem.evaluate(x, multipliers)
+    duals = problem.multipliers(point.losses) if multipliers is None else multipliers
+    if fit_at_start is None:
+        fit_at_start = problem.objective(problem.x0)
+    # With c = -l the losses meet their credences exactly; given multipliers imply their own c.
+    credences = -point.losses if multipliers is None else -0.5 * problem.weights * duals
+    excess = point.losses + credences
+    unknown = torch.full_like(point.objective, torch.nan)
+    return Certificate(
+        objective=point.objective,
+        stationarity=norm(problem.free_gradient(point)),
+        relative_stationarity=problem.relative_stationarity(point),
+        fixed_point=(-point.losses + 0.5 * problem.weights * duals).abs().amax(1),
+        feasibility=excess.clamp(min=0).amax(1),
+        slackness=(duals * excess).abs().amax(1),
+        decrease=fit_at_start - point.objective,
+        tradeoff=_best_improvement(problem, point, search) if search.probes else unknown,
+        hull=_shortest_in_hull(problem, point, search) if search.gradient_samples else unknown,
+    )
+
+
+def _best_improvement(problem: FitRiskProblem, point: Point, search: Search) -> Tensor:
+    """Try x' around x; the largest relative decrease of F that any of them brings (n,)."""
+    shift = point.x - problem.x0
+    size = per_sample(search.radius * norm(shift), shift)
+    directions = [problem.free_gradient(point), shift]
+    generator = torch.Generator().manual_seed(search.seed)
+    found = torch.zeros_like(point.objective)
+    for number in range(search.probes):
+        if number < 8:
+            base = directions[number % 2]
+            factor = (-1.0, 1.0, -0.25, 0.25)[number // 2]
+        else:
+            base = torch.randn(shift.shape, generator=generator, dtype=shift.dtype).to(shift.device)
+            factor = 1.0 if number % 2 else 0.25
+        length = per_sample(norm(base), base).clamp(min=torch.finfo(base.dtype).tiny)
+        there = problem.objective(problem.project(point.x + factor * size * base / length))
+        found = torch.maximum(found, (point.objective - there) / point.objective)
+    return found
+
+
+def _shortest_in_hull(problem: FitRiskProblem, point: Point, search: Search) -> Tensor:
+    """Minimum-norm convex combination of gradients in a small ball, relative to the pulls (n,)."""
+    shift = point.x - problem.x0
+    size = per_sample(search.radius * norm(shift), shift)
+    generator = torch.Generator().manual_seed(search.seed)
+    gradients = [problem.free_gradient(point).flatten(1)]
+    for _ in range(search.gradient_samples):
+        noise = torch.randn(shift.shape, generator=generator, dtype=shift.dtype).to(shift.device)
+        noise = size * noise / per_sample(norm(noise), noise)
+        # the ball is small: the risk's own gradient is taken at the answer, only the pull varies
+        near = problem.evaluate(problem.project(point.x + noise))
+        gradients.append((near.gradient - 2 * (near.x - point.x)).flatten(1))
+    stacked = torch.stack(gradients, dim=1)
+    gram = stacked @ stacked.mT
+    shares = _minimum_on_simplex(gram)
+    length = (shares.unsqueeze(1) @ gram @ shares.unsqueeze(2)).flatten().clamp(min=0).sqrt()
+    pulls = norm(2 * shift) + norm(point.gradient - 2 * shift)
+    return length / pulls.clamp(min=torch.finfo(pulls.dtype).tiny)
+
+
+def _minimum_on_simplex(gram: Tensor, rounds: int = 500) -> Tensor:
+    """Minimise s^T gram s over the simplex by pairwise Frank-Wolfe steps with exact line search."""
+    rows = torch.arange(len(gram), device=gram.device)
+    shares = torch.zeros(gram.shape[:2], dtype=gram.dtype, device=gram.device)
+    shares[:, 0] = 1.0
+    for _ in range(rounds):
+        slope = (gram @ shares.unsqueeze(2)).squeeze(2)
+        toward = slope.argmin(1)
+        away = slope.masked_fill(shares <= 0, -torch.inf).argmax(1)
+        gain = slope[rows, away] - slope[rows, toward]
+        bend = gram[rows, toward, toward] + gram[rows, away, away] - 2 * gram[rows, toward, away]
+        move = (gain / bend.clamp(min=torch.finfo(gram.dtype).tiny)).clamp(min=0)
+        move = torch.minimum(move, shares[rows, away])
+        shares[rows, toward] += move
+        shares[rows, away] -= move
+    return shares.clamp(min=0)
+
+
+def _as_multipliers(multipliers: Array | None, x0: Tensor, weights: Tensor) -> Tensor | None:
+    if multipliers is None:
+        return None
+    duals = torch.as_tensor(multipliers, dtype=x0.dtype, device=x0.device)
+    expected = (len(x0), len(weights))
+    if duals.shape != expected or not bool((duals >= 0).all()):
+        raise InvalidArgumentError(
+            "multipliers",
+            expected=f"non-negative numbers of shape {expected}",
+            came=f"shape {tuple(duals.shape)}, smallest {float(duals.min()):.4g}",
+            remedy="Pass one multiplier a sample and class, or leave it out for 2 l / w.",
+        )
+    return duals
+

@@ -1,0 +1,203 @@
+"""The answer: a batch of credibility profiles, frozen, with everything needed to check it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from credibly.errors import InvalidArgumentError
+from credibly.profile.certificate import Certificate
+from credibly.solve.status import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a profile was made with, so that it can be traced and repeated."""
+
+    weights: tuple[float, ...]
+    solver: str
+    loss: str
+    dtype: str
+    classes: tuple[str, ...] | None = None
+    bounds: tuple[float, float] | None = None
+    version: str = ""
+
+    @property
+    def gamma(self) -> float | None:
+        """The one weight, where all classes have the same."""
+        return self.weights[0] if len(set(self.weights)) == 1 else None
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Profile:
+    """Credibility profiles of N inputs; the sample axis is first everywhere.
+
+    Attributes:
+        credibility: c+ (N, K), at most 0; higher is more credible.
+        fit: c0 (N, K), the same at the untouched input.
+        risk: |x+ - x0|^2 (N,), in the squared units of the input.
+        x0: the inputs (N, ...).
+        perturbed: x+ (N, ...).
+        multipliers: lambda (N, K) = 2 l / w at x+.
+        certificate: residuals of the optimality conditions.
+        steps: solver steps (N,).
+        passes: forward-and-backward passes through the model (N,); a forward alone is a third.
+        codes: the status of each sample as a number (N,); `status` has the names.
+        settings: weights, solver, loss, version.
+    """
+
+    credibility: Tensor
+    fit: Tensor
+    risk: Tensor
+    x0: Tensor
+    perturbed: Tensor
+    multipliers: Tensor
+    certificate: Certificate
+    steps: Tensor
+    passes: Tensor
+    codes: Tensor
+    settings: Settings
+
+    @cached_property
+    def status(self) -> tuple[Status, ...]:
+        """One `Status` a sample."""
+        return tuple(Status(code) for code in self.codes.tolist())
+
+    @property
+    def gamma(self) -> float | None:
+        """The one weight of all classes, also where it was found by gamma='auto'."""
+        return self.settings.gamma
+
+    @property
+    def usable(self) -> Tensor:
+        """Samples (N,) whose profile was really solved for."""
+        good = torch.tensor([status.usable for status in Status], device=self.codes.device)
+        return good[self.codes.long()]
+
+    def ranking(self) -> Tensor:
+        """Classes from most to least credible (N, K)."""
+        return self.credibility.argsort(dim=1, descending=True, stable=True)
+
+    def class_name(self, index: int) -> str:
+        """Name of a class, or its number."""
+        names = self.settings.classes
+        return str(index) if names is None else names[index]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: int | slice | Sequence[int] | Tensor) -> Profile:
+        """The chosen samples; a single number gives a profile of one."""
+        chosen = _row_indices(rows, len(self), self.codes.device)
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Profile(
+            **{
+                name: value if isinstance(value, Settings) else value[chosen]
+                for name, value in values.items()
+            }
+        )
+
+    @staticmethod
+    def concatenate(parts: Sequence[Profile]) -> Profile:
+        """One profile of many that were made with the same settings."""
+        if not parts:
+            raise InvalidArgumentError(
+                "parts", expected="at least one profile", came="none", remedy="Check the list."
+            )
+        for number, part in enumerate(parts):
+            if part.settings != parts[0].settings:
+                raise InvalidArgumentError(
+                    "parts",
+                    expected=f"the same settings everywhere, {parts[0].settings}",
+                    came=f"{part.settings} in part {number}",
+                    remedy="Profiles of other weights, solvers or losses are not comparable.",
+                )
+        joined = {}
+        for f in fields(Profile):
+            values = [getattr(part, f.name) for part in parts]
+            if f.name == "certificate":
+                joined[f.name] = Certificate.concatenate(values)
+            elif f.name == "settings":
+                joined[f.name] = values[0]
+            else:
+                joined[f.name] = torch.cat(values)
+        return Profile(**joined)
+
+    def summary(self) -> str:
+        """A few lines a person reads: how it went, what it found, what it cost."""
+        counts = Counter(self.status)
+        good = self.usable
+        lines = [f"{len(self)} profiles of {self.credibility.shape[1]} classes, {_weights(self)}"]
+        for status, count in sorted(counts.items()):
+            lines.append(f"  {count:>6} {status.label}: {status.advice}")
+        if bool(good.any()):
+            kept = self.credibility[good].argmax(1) == self.fit[good].argmax(1)
+            distance = self.risk[good].sqrt()
+            stationarity = self.certificate.relative_stationarity[good]
+            lines += [
+                f"  class unchanged by the trade-off: {kept.double().mean():.1%}",
+                f"  distance moved |x+ - x0|: median {distance.median():.4g}, "
+                f"largest {distance.max():.4g}",
+                f"  relative stationarity: median {stationarity.median():.2g}",
+                f"  passes a sample: median {self.passes[good].median():.0f}, "
+                f"largest {self.passes.max():.0f}",
+            ]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{n} {s.label}" for s, n in sorted(Counter(self.status).items()))
+        return f"Profile({len(self)} x {self.credibility.shape[1]} classes, {_weights(self)}; {counts})"
+
+    def save(self, path: str | Path) -> None:
+        """Write a safetensors file with the settings inside; see `Profile.load`."""
+        from credibly.profile.files import save_profile
+
+        save_profile(self, path)
+
+    @staticmethod
+    def load(path: str | Path) -> Profile:
+        """Read what `save` wrote. Nothing in the file is executed."""
+        from credibly.profile.files import load_profile
+
+        return load_profile(path)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row a sample: prediction, credibilities, risk, status, certificate."""
+        from credibly.profile.files import to_pandas
+
+        return to_pandas(self)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """The table of `to_pandas` as a Parquet file, with the settings in its metadata."""
+        from credibly.profile.files import write_parquet
+
+        write_parquet(self, path)
+
+
+def _weights(profile: Profile) -> str:
+    gamma = profile.gamma
+    return "weights of their own" if gamma is None else f"gamma {gamma:.6g}"
+
+
+def _row_indices(
+    rows: int | slice | Sequence[int] | Tensor, count: int, device: torch.device
+) -> Tensor:
+    everything = torch.arange(count, device=device)
+    if isinstance(rows, int):
+        if not -count <= rows < count:
+            message = f"sample {rows} of a profile of {count}"
+            raise IndexError(message)
+        return everything[rows].reshape(1)
+    if isinstance(rows, slice | Tensor):
+        return everything[rows]
+    return everything[torch.as_tensor(list(rows), device=device)]

@@ -1,0 +1,1 @@
+"""Solvers as immutable values, and the one loop that runs them."""

@@ -1,0 +1,61 @@
+"""The default: quasi-Newton while the model looks smooth, annealed descent where it is rough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from credibly.solve.base import Solver, Stage, State, require
+from credibly.solve.gradient_descent import GradientDescent
+from credibly.solve.lbfgs import LBFGS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hybrid(Solver):
+    """L-BFGS, two anneals, L-BFGS: each stage starts from the best point of the one before.
+
+    On a smooth model the first stage converges and nothing else runs. On a ReLU network it stops
+    as soon as it makes slow progress against kinks that it takes for curvature; short-sighted
+    averages of gradients with falling steps (Adam's scaling, little memory) then find their way
+    between the kinks, first quickly, then thoroughly, and a last short L-BFGS settles.
+
+    Attributes:
+        effort: scales the lengths of the anneals and of the last stage: 1 is the measured
+            default, 0.5 is quicker, 4 is for references.
+        tolerance: as of `Stage`.
+    """
+
+    effort: float = 1.0
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        require(0 < self.effort <= 1000, "effort", "a number in (0, 1000]", self.effort)
+
+    def stages(self) -> tuple[Stage[State], ...]:
+        quick, thorough = round(20 * self.effort), round(50 * self.effort)
+        descend = LBFGS(steps=200, decrease=0.05, patience=8, tolerance=self.tolerance)
+        anneals = (
+            _anneal(max(1, quick), 0.2, 0.5, 0.6, self.tolerance),
+            _anneal(max(1, thorough), 0.35, 0.6, 0.8, self.tolerance),
+        )
+        settle = LBFGS(
+            steps=max(8, round(100 * self.effort)),
+            decrease=0.002,
+            patience=4,
+            tolerance=self.tolerance,
+        )
+        return (*descend.stages(), *anneals[0].stages(), *anneals[1].stages(), *settle.stages())
+
+
+def _anneal(
+    steps: int, step: float, momentum: float, forgetting: float, tolerance: float | None
+) -> GradientDescent:
+    return GradientDescent(
+        steps=steps,
+        step=step,
+        momentum=momentum,
+        forgetting=forgetting,
+        scaling="adam",
+        schedule="cosine",
+        patience=None,
+        tolerance=tolerance,
+    )

@@ -1,0 +1,199 @@
+"""The one loop: every solver, every sample, its own stopping, its own best point.
+
+Samples that are done leave the batch at once. The batch is worked through in chunks, which bounds
+memory; since no number of one sample enters another's, chunks change nothing but rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from credibly.model.inputs import finite_rows
+from credibly.problem.fit_risk import FitRiskProblem, Point
+from credibly.solve.base import Solver, Stage, State
+from credibly.solve.status import Status
+
+Tick = Callable[[float], None]
+"""Told the share of the samples that is done, between 0 and 1."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The best point found for each sample, and how it was found."""
+
+    x: Tensor
+    status: Tensor  # (n,) codes of Status
+    steps: Tensor  # (n,)
+    passes: Tensor  # (n,)
+
+
+def solve(
+    problem: FitRiskProblem, solver: Solver, *, chunk_size: int, tick: Tick | None = None
+) -> Solution:
+    """Solve every problem of the batch, `chunk_size` at a time."""
+    count = len(problem)
+    parts = []
+    for start in range(0, count, chunk_size):
+        rows = slice(start, min(start + chunk_size, count))
+        share = (rows.stop - start) / count
+        chunk = _Chunk(
+            problem.select(rows), _scaled(tick, start / count, share), solver.stages()
+        )
+        parts.append(chunk.run())
+    return Solution(
+        *(torch.cat([getattr(part, name) for part in parts])
+          for name in ("x", "status", "steps", "passes"))
+    )
+
+
+def _scaled(tick: Tick | None, base: float, share: float) -> Tick:
+    if tick is None:
+        return lambda _: None
+    return lambda done: tick(base + share * done)
+
+
+class _Chunk:
+    """The samples of one chunk: what is known of each, filled in as they finish."""
+
+    def __init__(
+        self, problem: FitRiskProblem, tick: Tick, stages: tuple[Stage[State], ...]
+    ) -> None:
+        self.problem, self.tick, self.stages = problem, tick, stages
+        count, device = len(problem), problem.x0.device
+        self.x = problem.x0.clone()
+        self.status = torch.full((count,), Status.RUNNING, dtype=torch.int8, device=device)
+        self.steps = torch.zeros(count, dtype=torch.long, device=device)
+        self.passes = torch.zeros(count, dtype=torch.float64, device=device)
+
+    def run(self) -> Solution:
+        rows, best = self._first_look()
+        for number, stage in enumerate(self.stages):
+            if len(rows) == 0:
+                break
+            best = self._run_stage(stage, number, rows, best)
+            # converged samples are done; the others go on, from their best point
+            last = number + 1 == len(self.stages)
+            again = self._goes_on(rows) if not last else torch.zeros_like(rows, dtype=torch.bool)
+            rows, best = rows[again], best.select(again)
+        self.tick(1.0)
+        return Solution(self.x, self.status, self.steps, self.passes)
+
+    def _goes_on(self, rows: Tensor) -> Tensor:
+        status = self.status[rows]
+        return (status == Status.STALLED) | (status == Status.STEP_LIMIT)
+
+    def _first_look(self) -> tuple[Tensor, Point]:
+        """Evaluate at x0, and set aside the samples that cannot be solved."""
+        finite = finite_rows(self.problem.x0)
+        self.status[~finite] = Status.NON_FINITE_INPUT
+        rows = finite.nonzero().squeeze(1)
+        if len(rows) == 0:
+            return rows, _nothing(self.problem)
+        point = self.problem.select(rows).evaluate(self.problem.x0[rows])
+        self.passes[rows] += 1
+        sane = torch.isfinite(point.objective) & finite_rows(point.gradient)
+        moves = (point.gradient != 0).flatten(1).any(dim=1)
+        self.status[rows[~sane]] = Status.NON_FINITE_MODEL
+        self.status[rows[sane & ~moves]] = Status.NO_GRADIENT
+        keep = sane & moves
+        return rows[keep], point.select(keep)
+
+    def _run_stage(
+        self, stage: Stage[State], number: int, rows: Tensor, best: Point
+    ) -> Point:
+        """Run one stage; gives the best point of all its samples, also of those that finished."""
+        everyone = Point(
+            best.x.clone(), best.losses.clone(), best.objective.clone(), best.gradient.clone()
+        )
+        here = torch.arange(len(rows), device=rows.device)  # who is still active, in `everyone`
+        problem = self.problem.select(rows)
+        state, rule = stage.begin(problem, best), _StoppingRule(stage, best)
+        self.passes[rows] += state.cost.double()
+        for step in range(stage.steps):
+            state = stage.advance(problem, state)
+            self.steps[rows[here]] += 1
+            self.passes[rows[here]] += state.cost.double()
+            best = best.replaced(state.visited, state.visited.objective < best.objective)
+            verdict = rule.judge(problem, state)
+            done = verdict != Status.RUNNING
+            if bool(done.any()):
+                best = _prefer_converged(best, state.point, verdict)
+                self._note(rows[here[done]], best.select(done), verdict[done])
+                _write(everyone, here[done], best.select(done))
+                keep = ~done
+                here, best, problem = here[keep], best.select(keep), problem.select(keep)
+                state, rule = state.select(keep), rule.select(keep)
+                if len(here) == 0:
+                    break
+            self._report(number, (step + 1) / stage.steps, len(here))
+        if len(here):
+            self._note(rows[here], best, torch.full_like(here, Status.STEP_LIMIT))
+            _write(everyone, here, best)
+        return everyone
+
+    def _note(self, rows: Tensor, point: Point, verdict: Tensor) -> None:
+        self.x[rows] = point.x
+        self.status[rows] = verdict.to(torch.int8)
+
+    def _report(self, stage: int, share: float, active: int) -> None:
+        total = len(self.problem)
+        self.tick((total - active + active * (stage + share) / len(self.stages)) / total)
+
+
+class _StoppingRule:
+    """Judges samples by the residual and by progress since it was last worth the name."""
+
+    def __init__(self, stage: Stage[State], point: Point) -> None:
+        self.stage = stage
+        precision = torch.finfo(point.objective.dtype).eps
+        self.tolerance = precision**0.5 if stage.tolerance is None else stage.tolerance
+        self.objective = point.objective
+        self.residual = torch.full_like(point.objective, torch.inf)
+        self.idle = torch.zeros_like(point.objective)
+
+    def select(self, rows: Tensor) -> _StoppingRule:
+        self.objective = self.objective[rows]
+        self.residual = self.residual[rows]
+        self.idle = self.idle[rows]
+        return self
+
+    def judge(self, problem: FitRiskProblem, state: State) -> Tensor:
+        """A code of Status for each sample (n,)."""
+        residual, objective = self.stage.residual(problem, state), state.point.objective
+        progress = (objective <= (1 - self.stage.decrease) * self.objective) | (
+            residual <= 0.5 * self.residual
+        )
+        self.objective = torch.where(progress, objective, self.objective)
+        self.residual = torch.where(progress, residual, self.residual)
+        self.idle = torch.where(progress, 0.0, self.idle + 1)
+        verdict = torch.full_like(objective, Status.RUNNING, dtype=torch.int8)
+        if self.stage.patience is not None:
+            verdict[self.idle >= self.stage.patience] = Status.STALLED
+        verdict[state.stuck] = Status.STALLED
+        verdict[residual <= self.tolerance] = Status.CONVERGED
+        verdict[~torch.isfinite(objective)] = Status.NON_FINITE_MODEL
+        return verdict
+
+
+def _prefer_converged(best: Point, current: Point, verdict: Tensor) -> Point:
+    """Where the gradient vanished, that point: equally good up to rounding, and stationary."""
+    slack = 1 + torch.finfo(best.objective.dtype).eps ** 0.5
+    take = (verdict == Status.CONVERGED) & (current.objective <= slack * best.objective)
+    return best.replaced(current, take)
+
+
+def _write(into: Point, rows: Tensor, what: Point) -> None:
+    into.x[rows] = what.x
+    into.losses[rows] = what.losses
+    into.objective[rows] = what.objective
+    into.gradient[rows] = what.gradient
+
+
+def _nothing(problem: FitRiskProblem) -> Point:
+    empty = problem.x0[:0]
+    flat = empty.flatten(1)[:, 0] if empty.dim() > 1 else empty
+    return Point(empty, flat.new_zeros(0, len(problem.weights)), flat, empty)

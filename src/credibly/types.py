@@ -1,0 +1,33 @@
+"""Names for what crosses the borders between folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = Tensor | NDArray[np.floating]
+"""What a caller may bring: a tensor, or a NumPy array that becomes one."""
+
+Model = Callable[..., object]
+"""Anything that maps a batch of inputs to a batch of outputs."""
+
+Bounds = tuple[float, float]
+"""Smallest and largest allowed value of every input feature."""
+
+
+def per_sample(values: Tensor, like: Tensor) -> Tensor:
+    """Shape one number a sample (n,) so that it multiplies `like` (n, ...)."""
+    return values.reshape(-1, *([1] * (like.dim() - 1)))
+
+
+def inner(left: Tensor, right: Tensor) -> Tensor:
+    """Inner product of each pair of samples: (n, ...), (n, ...) -> (n,)."""
+    return (left.flatten(1) * right.flatten(1)).sum(1)
+
+
+def norm(values: Tensor) -> Tensor:
+    """Euclidean length of each sample: (n, ...) -> (n,)."""
+    return values.flatten(1).norm(dim=1)
