@@ -1,0 +1,1 @@
+"""Speed, measured: each module is a command that prints its table."""

@@ -146,8 +146,10 @@ def show(result: dict[str, object]) -> None:
             f"| {r['ratio_at_end']:.3f} ({r['ratio_at_end_90th']:.3f}) "
             f"| {r['passes_in_all']:.0f} | {r['class_kept']:.2f} |"
         )
-    print(f"\nAlgorithm 1 at its best ({rival['rival']}) takes "  # type: ignore[index]
-          f"{rival['median_ratio_of_passes']:.1f} times the default's passes to the same F.")  # type: ignore[index]
+    print(
+        f"\nAlgorithm 1 at its best ({rival['rival']}) takes "  # type: ignore[index]
+        f"{rival['median_ratio_of_passes']:.1f} times the default's passes to the same F."
+    )  # type: ignore[index]
 
 
 def _count(passes: float) -> str:

@@ -1,0 +1,1 @@
+"""Training and studies: each module is a command."""

@@ -104,9 +104,7 @@ def main() -> None:
     test_split = fashion_mnist.load(settings.data, train=False)
     net = SmallResNet(width=settings.width, norm=nn.BatchNorm2d)
     net = net.to(memory_format=torch.channels_last)
-    train(
-        net, train_split.images, train_split.labels, epochs=settings.epochs, seed=settings.seed
-    )
+    train(net, train_split.images, train_split.labels, epochs=settings.epochs, seed=settings.seed)
     weights = fold_norms(net)
     folded = SmallResNet(width=settings.width).eval()
     folded.load_state_dict(weights)

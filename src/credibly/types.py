@@ -30,4 +30,4 @@ def inner(left: Tensor, right: Tensor) -> Tensor:
 
 def norm(values: Tensor) -> Tensor:
     """Euclidean length of each sample: (n, ...) -> (n,)."""
-    return values.flatten(1).norm(dim=1)
+    return values.flatten(1).square().sum(1).sqrt()

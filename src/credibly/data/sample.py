@@ -50,5 +50,8 @@ def load_sample() -> Sample:
         images = torch.from_numpy(arrays["images"]).unsqueeze(1).float() / 255
         labels = torch.from_numpy(arrays["labels"].astype(np.int64))
     # Convolutions over few channels run about twice as fast in this layout on CPUs.
-    net = net.to(memory_format=torch.channels_last).eval().requires_grad_(False)
+    for convolution in (m for m in net.modules() if isinstance(m, torch.nn.Conv2d)):
+        weight = convolution.weight.detach().contiguous(memory_format=torch.channels_last)
+        convolution.weight = torch.nn.Parameter(weight)
+    net.eval().requires_grad_(False)
     return Sample(net, images, labels, CLASSES, float(facts["test_accuracy"]))

@@ -104,9 +104,7 @@ def _check_uncoupled(together: Tensor, alone: Tensor) -> None:
 def _check_class_names(classifier: Classifier, outputs: Tensor) -> None:
     found = classifier.losses_of(outputs).shape[1]
     if found < 2:
-        raise ModelError(
-            f"the loss gives {found} class", remedy="At least two classes are needed."
-        )
+        raise ModelError(f"the loss gives {found} class", remedy="At least two classes are needed.")
     if classifier.classes is not None and len(classifier.classes) != found:
         raise InvalidArgumentError(
             "classes",

@@ -81,7 +81,7 @@ def _check_precision(classifier: Classifier, x: Tensor, name: str) -> None:
 
 def _check_device(classifier: Classifier, x: Tensor, name: str) -> None:
     wanted = classifier.device
-    if wanted is None or wanted.type == x.device.type and wanted.index in (None, x.device.index):
+    if wanted is None or (wanted.type == x.device.type and wanted.index in (None, x.device.index)):
         return
     raise InvalidArgumentError(
         name,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_and_pull, losses_only
-from credibly.types import Bounds
+from credibly.types import Bounds, norm, per_sample
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Point:
     def replaced(self, other: Point, rows: Tensor) -> Point:
         """Where the mask `rows` (n,) is true, the other point."""
         return Point(
-            torch.where(_like(rows, self.x), other.x, self.x),
-            torch.where(_like(rows, self.losses), other.losses, self.losses),
+            torch.where(per_sample(rows, self.x), other.x, self.x),
+            torch.where(per_sample(rows, self.losses), other.losses, self.losses),
             torch.where(rows, other.objective, self.objective),
-            torch.where(_like(rows, self.gradient), other.gradient, self.gradient),
+            torch.where(per_sample(rows, self.gradient), other.gradient, self.gradient),
         )
 
 
@@ -108,17 +108,9 @@ class FitRiskProblem:
     def relative_stationarity(self, point: Point) -> Tensor:
         """|grad F| against the two pulls that balance in it, risk and fit: 0 to 1 (n,)."""
         shift = 2 * (point.x - self.x0)
-        pulls = _length(shift) + _length(point.gradient - shift)
+        pulls = norm(shift) + norm(point.gradient - shift)
         tiny = torch.finfo(pulls.dtype).tiny
-        return _length(self.free_gradient(point)) / pulls.clamp(min=tiny)
+        return norm(self.free_gradient(point)) / pulls.clamp(min=tiny)
 
     def _objective(self, shift: Tensor, losses: Tensor) -> Tensor:
         return shift.flatten(1).square().sum(1) + self.fit(losses)
-
-
-def _length(values: Tensor) -> Tensor:
-    return values.flatten(1).norm(dim=1)
-
-
-def _like(rows: Tensor, values: Tensor) -> Tensor:
-    return rows.reshape(-1, *([1] * (values.dim() - 1)))

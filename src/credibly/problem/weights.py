@@ -72,7 +72,7 @@ def auto_gamma(
         )
     rows = torch.linspace(0, len(usable) - 1, min(sample, len(usable)), dtype=torch.float64)
     chosen = usable[rows.round().long().to(x.device)]
-    energies = torch.cat([_mean_energy(clf, part) for part in chosen.split(chunk_size)])
+    energies = torch.cat([_mean_energy(clf, part) for part in torch.split(chosen, chunk_size)])
     median = float(energies[torch.isfinite(energies)].double().quantile(0.5))
     if not (median > 0 and math.isfinite(median)):
         raise InvalidArgumentError(

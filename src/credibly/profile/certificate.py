@@ -65,9 +65,7 @@ class Certificate:
     @classmethod
     def concatenate(cls, parts: list[Certificate]) -> Self:
         """One certificate of many."""
-        return cls(
-            *(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(cls))
-        )
+        return cls(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(cls)))
 
 
 def certify(
@@ -234,4 +232,3 @@ def _as_multipliers(multipliers: Array | None, x0: Tensor, weights: Tensor) -> T
             remedy="Pass one multiplier a sample and class, or leave it out for 2 l / w.",
         )
     return duals
-

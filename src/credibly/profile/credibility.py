@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Literal
 
 import torch
@@ -113,9 +114,7 @@ def _assemble_chunk(problem: FitRiskProblem, solution: Solution, settings: Setti
         back = _worse_than_start(problem, fit, losses, answer) & known
         answer = torch.where(per_sample(back, answer), problem.x0, answer)
         losses = torch.where(back[:, None], fit, losses)
-        certificates = certificate_of(
-            clean, answer[known], None, Search(), clean.fit(fit[known])
-        )
+        certificates = certificate_of(clean, answer[known], None, Search(), clean.fit(fit[known]))
     passes = solution.passes + known * (2 / 3 + 1)
     return Profile(
         credibility=-losses,
@@ -141,8 +140,10 @@ def _is_known(status: Tensor, x0: Tensor) -> Tensor:
 def _worse_than_start(
     problem: FitRiskProblem, fit: Tensor, losses: Tensor, answer: Tensor
 ) -> Tensor:
-    """Where rounding ate the gain. There x0 itself is the answer, so that the decrease
-    |x+ - x0|^2 <= |c0|^2 - |c+|^2 holds for the very numbers that are returned."""
+    """Where rounding ate the gain (n,); there x0 itself becomes the answer.
+
+    So |x+ - x0|^2 <= |c0|^2 - |c+|^2 holds for the very numbers that are returned.
+    """
     w = problem.weights.double()
     before = (fit.double().square() / w).sum(1)
     after = (losses.double().square() / w).sum(1)
@@ -151,8 +152,6 @@ def _worse_than_start(
 
 def _spread(certificate: Certificate | None, known: Tensor, x0: Tensor) -> Certificate:
     """One row a sample again, NaN for those that could not be evaluated."""
-    from dataclasses import fields
-
     values = []
     for f in fields(Certificate):
         column = torch.full((len(x0),), torch.nan, dtype=x0.dtype, device=x0.device)
@@ -218,7 +217,7 @@ def _check_bounds(bounds: Bounds | None, x0: Tensor) -> Bounds | None:
         raise InvalidArgumentError(
             "bounds",
             expected="bounds that hold for the inputs themselves",
-            came=f"{bounds} with inputs from {float(inside.min()):.4g} to {float(inside.max()):.4g}",
+            came=f"{bounds}; inputs span {float(inside.min()):.4g} to {float(inside.max()):.4g}",
             remedy="Widen the bounds, or clamp the inputs first.",
         )
     return (low, high)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -99,13 +99,10 @@ class Profile:
     def __getitem__(self, rows: int | slice | Sequence[int] | Tensor) -> Profile:
         """The chosen samples; a single number gives a profile of one."""
         chosen = _row_indices(rows, len(self), self.codes.device)
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Profile(
-            **{
-                name: value if isinstance(value, Settings) else value[chosen]
-                for name, value in values.items()
-            }
-        )
+        values: dict[str, Any] = {
+            f.name: getattr(self, f.name)[chosen] for f in fields(self) if f.name != "settings"
+        }
+        return Profile(**values, settings=self.settings)
 
     @staticmethod
     def concatenate(parts: Sequence[Profile]) -> Profile:
@@ -122,7 +119,7 @@ class Profile:
                     came=f"{part.settings} in part {number}",
                     remedy="Profiles of other weights, solvers or losses are not comparable.",
                 )
-        joined = {}
+        joined: dict[str, Any] = {}
         for f in fields(Profile):
             values = [getattr(part, f.name) for part in parts]
             if f.name == "certificate":
@@ -144,19 +141,19 @@ class Profile:
             kept = self.credibility[good].argmax(1) == self.fit[good].argmax(1)
             distance = self.risk[good].sqrt()
             stationarity = self.certificate.relative_stationarity[good]
+            passes = self.passes[good]
             lines += [
                 f"  class unchanged by the trade-off: {kept.double().mean():.1%}",
-                f"  distance moved |x+ - x0|: median {distance.median():.4g}, "
-                f"largest {distance.max():.4g}",
+                f"  distance |x+ - x0|: median {distance.median():.4g}, most {distance.max():.4g}",
                 f"  relative stationarity: median {stationarity.median():.2g}",
-                f"  passes a sample: median {self.passes[good].median():.0f}, "
-                f"largest {self.passes.max():.0f}",
+                f"  passes a sample: median {passes.median():.0f}, most {passes.max():.0f}",
             ]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {s.label}" for s, n in sorted(Counter(self.status).items()))
-        return f"Profile({len(self)} x {self.credibility.shape[1]} classes, {_weights(self)}; {counts})"
+        size = f"{len(self)} x {self.credibility.shape[1]} classes"
+        return f"Profile({size}, {_weights(self)}; {counts})"
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file with the settings inside; see `Profile.load`."""

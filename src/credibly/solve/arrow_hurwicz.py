@@ -1,7 +1,7 @@
 """Algorithm 1 of the paper: descent in x, ascent in the multipliers.
 
-    x      <- x - eta_x (2 (x - x0) + sum_k lambda_k grad l_k)
-    lambda <- [lambda + eta_l (l - w lambda / 2)]_+
+x      <- x - eta_x (2 (x - x0) + sum_k lambda_k grad l_k)
+lambda <- [lambda + eta_l (l - w lambda / 2)]_+
 """
 
 from __future__ import annotations
@@ -93,11 +93,15 @@ class ArrowHurwicz(Stage[SaddleState]):
         largest = float(weights.max())
         require(
             self.dual_step is None or self.dual_step < 4 / largest,
-            "dual_step", f"less than 4 / max w = {4 / largest:.4g}", self.dual_step,
+            "dual_step",
+            f"less than 4 / max w = {4 / largest:.4g}",
+            self.dual_step,
             "From there on the multipliers oscillate without end; None picks 1 / max w.",
         )
         require(
             not self.box or bool((weights == 2).all()),
-            "box", "weights of 2 for every class", weights.tolist(),
+            "box",
+            "weights of 2 for every class",
+            weights.tolist(),
             "The printed box is the case W = 2 I: pass gamma=2.0, or use ArrowHurwicz().",
         )

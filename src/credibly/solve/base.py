@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -34,7 +34,10 @@ class State:
 
     def select(self, rows: Tensor) -> Self:
         """The state of the chosen samples."""
-        return replace(self, **{f.name: _rows_of(getattr(self, f.name), rows) for f in fields(self)})
+        chosen: dict[str, Any] = {
+            f.name: _rows_of(getattr(self, f.name), rows) for f in fields(self)
+        }
+        return replace(self, **chosen)
 
 
 def _rows_of(value: object, rows: Tensor) -> object:
@@ -70,15 +73,24 @@ class Stage(Solver, Generic[AnyState]):
     patience: int | None = 20
 
     def __post_init__(self) -> None:
-        require(isinstance(self.steps, int) and self.steps >= 1, "steps", "a whole number >= 1", self.steps)
+        require(
+            isinstance(self.steps, int) and self.steps >= 1,
+            "steps",
+            "a whole number >= 1",
+            self.steps,
+        )
         require(
             self.tolerance is None or 0 <= self.tolerance < 1,
-            "tolerance", "a number in [0, 1) or None", self.tolerance,
+            "tolerance",
+            "a number in [0, 1) or None",
+            self.tolerance,
         )
         require(0 <= self.decrease < 1, "decrease", "a number in [0, 1)", self.decrease)
         require(
             self.patience is None or self.patience >= 1,
-            "patience", "a whole number >= 1 or None", self.patience,
+            "patience",
+            "a whole number >= 1 or None",
+            self.patience,
         )
 
     def stages(self) -> tuple[Stage[State], ...]:
@@ -106,6 +118,11 @@ def require(holds: bool, name: str, expected: str, came: object, remedy: str = "
 def fresh_marks(point: Point) -> tuple[Tensor, Tensor]:
     """`stuck` and `cost` before the first step: nobody stuck, nothing spent."""
     return torch.zeros_like(point.objective, dtype=torch.bool), torch.zeros_like(point.objective)
+
+
+def rounding_of(point: Point) -> Tensor:
+    """Rises of the objective (n,) that rounding explains; refusing them would stall a solver."""
+    return 4 * torch.finfo(point.objective.dtype).eps * point.objective
 
 
 def reach(problem: FitRiskProblem, point: Point) -> Tensor:

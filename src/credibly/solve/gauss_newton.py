@@ -23,8 +23,9 @@ from credibly.model.derivatives import (
     output_curvature,
     output_jacobian,
 )
+from credibly.model.inputs import finite_rows
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.solve.base import Stage, State, fresh_marks, require
+from credibly.solve.base import Stage, State, fresh_marks, require, rounding_of
 from credibly.types import inner, per_sample
 
 DENSE_LIMIT = 1 << 28
@@ -62,11 +63,15 @@ class GaussNewton(Stage[ProxLinearState]):
         super().__post_init__()
         require(
             self.jacobian in ("auto", "dense", "free"),
-            "jacobian", "'auto', 'dense' or 'free'", self.jacobian,
+            "jacobian",
+            "'auto', 'dense' or 'free'",
+            self.jacobian,
         )
         require(
             isinstance(self.products, int) and self.products >= 1,
-            "products", "a whole number >= 1", self.products,
+            "products",
+            "a whole number >= 1",
+            self.products,
         )
 
     def begin(self, problem: FitRiskProblem, point: Point) -> ProxLinearState:
@@ -95,12 +100,9 @@ class GaussNewton(Stage[ProxLinearState]):
         old = state.point
         proposal, spent = self._propose(problem, state)
         trial = problem.evaluate(problem.project(proposal))
-        accepted = (trial.objective < old.objective) & torch.isfinite(trial.gradient).flatten(
-            1
-        ).all(dim=1)
-        damping = torch.where(
-            accepted, 0.3 * state.damping, (4 * state.damping).clamp(min=0.25)
-        )
+        accepted = trial.objective <= old.objective + rounding_of(old)
+        accepted &= finite_rows(trial.gradient)
+        damping = torch.where(accepted, 0.3 * state.damping, (4 * state.damping).clamp(min=0.25))
         moved = replace(
             state,
             point=old.replaced(trial, accepted),
@@ -125,9 +127,7 @@ class GaussNewton(Stage[ProxLinearState]):
         cost = state.cost + rows * (FORWARD + BACKWARD * outputs.shape[1])
         return replace(state, outputs=outputs, jacobian=jacobian, cost=cost)
 
-    def _propose(
-        self, problem: FitRiskProblem, state: ProxLinearState
-    ) -> tuple[Tensor, float]:
+    def _propose(self, problem: FitRiskProblem, state: ProxLinearState) -> tuple[Tensor, float]:
         """Where the linearised problem has its minimum, and the passes it took to find."""
         if state.outputs is None or state.jacobian is None:
             return self._propose_free(problem, state)
@@ -194,9 +194,7 @@ def _prox_linear(
     return (damping[:, None] * shift - 0.5 * pull) / scale
 
 
-def _output_hessian_product(
-    fit: Callable[[Tensor], Tensor], z: Tensor, v: Tensor
-) -> Tensor:
+def _output_hessian_product(fit: Callable[[Tensor], Tensor], z: Tensor, v: Tensor) -> Tensor:
     """Hessian of G at z applied to v (n, m)."""
     with torch.inference_mode(False), torch.enable_grad():
         z = z.detach().clone().requires_grad_(True)

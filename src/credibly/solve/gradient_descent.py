@@ -13,7 +13,6 @@ from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.solve.base import Stage, State, fresh_marks, reach, require
 from credibly.types import norm, per_sample
 
-
 _FLAT = 1e-6
 """Features whose gradients are below this share of the typical one are left where they are."""
 
@@ -51,15 +50,15 @@ class GradientDescent(Stage[DescentState]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            math.isfinite(self.step) and self.step > 0, "step", "a positive number", self.step
-        )
+        require(math.isfinite(self.step) and self.step > 0, "step", "a positive number", self.step)
         require(0 <= self.momentum < 1, "momentum", "a number in [0, 1)", self.momentum)
         require(0 <= self.forgetting < 1, "forgetting", "a number in [0, 1)", self.forgetting)
         require(self.scaling in ("none", "adam"), "scaling", "'none' or 'adam'", self.scaling)
         require(
             self.schedule in ("constant", "cosine"),
-            "schedule", "'constant' or 'cosine'", self.schedule,
+            "schedule",
+            "'constant' or 'cosine'",
+            self.schedule,
         )
 
     def begin(self, problem: FitRiskProblem, point: Point) -> DescentState:

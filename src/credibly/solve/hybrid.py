@@ -32,10 +32,10 @@ class Hybrid(Solver):
 
     def stages(self) -> tuple[Stage[State], ...]:
         quick, thorough = round(20 * self.effort), round(50 * self.effort)
-        descend = LBFGS(steps=200, decrease=0.05, patience=8, tolerance=self.tolerance)
+        descend = LBFGS(steps=200, decrease=0.05, patience=6, tolerance=self.tolerance)
         anneals = (
             _anneal(max(1, quick), 0.2, 0.5, 0.6, self.tolerance),
-            _anneal(max(1, thorough), 0.35, 0.6, 0.8, self.tolerance),
+            _anneal(max(1, thorough), 0.45, 0.6, 0.8, self.tolerance),
         )
         settle = LBFGS(
             steps=max(8, round(100 * self.effort)),

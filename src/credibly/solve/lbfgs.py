@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from credibly.model.inputs import finite_rows
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.solve.base import Stage, State, fresh_marks, reach, require
+from credibly.solve.base import Stage, State, fresh_marks, reach, require, rounding_of
 from credibly.types import inner, norm, per_sample
 
 _SUFFICIENT = 1e-4
@@ -108,7 +109,8 @@ def _in_order(square: Tensor, age: Tensor) -> Tensor:
 
 
 def _solve(triangle: Tensor, right: Tensor, *, upper: bool = True) -> Tensor:
-    return torch.linalg.solve_triangular(triangle, right.unsqueeze(2), upper=upper).squeeze(2)
+    solved: Tensor = torch.linalg.solve_triangular(triangle, right.unsqueeze(2), upper=upper)
+    return solved.squeeze(2)
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,9 @@ class LBFGS(Stage[LBFGSState]):
         super().__post_init__()
         require(
             isinstance(self.memory, int) and self.memory >= 1,
-            "memory", "a whole number >= 1", self.memory,
+            "memory",
+            "a whole number >= 1",
+            self.memory,
         )
 
     def begin(self, problem: FitRiskProblem, point: Point) -> LBFGSState:
@@ -162,9 +166,8 @@ class LBFGS(Stage[LBFGSState]):
             problem.project(old.x + per_sample(state.length, old.x) * state.direction)
         )
         predicted = inner(problem.free_gradient(old), trial.x - old.x)
-        rounding = 4 * torch.finfo(predicted.dtype).eps * old.objective
-        accepted = trial.objective <= old.objective + _SUFFICIENT * predicted + rounding
-        accepted &= torch.isfinite(trial.gradient).flatten(1).all(dim=1)
+        goal = old.objective + _SUFFICIENT * predicted + rounding_of(old)
+        accepted = (trial.objective <= goal) & finite_rows(trial.gradient)
         point = old.replaced(trial, accepted)
         memory = state.memory.remember(*_pair(old, trial), accepted)
         turned = _direction(problem, point, memory)

@@ -40,13 +40,13 @@ def solve(
     for start in range(0, count, chunk_size):
         rows = slice(start, min(start + chunk_size, count))
         share = (rows.stop - start) / count
-        chunk = _Chunk(
-            problem.select(rows), _scaled(tick, start / count, share), solver.stages()
-        )
+        chunk = _Chunk(problem.select(rows), _scaled(tick, start / count, share), solver.stages())
         parts.append(chunk.run())
     return Solution(
-        *(torch.cat([getattr(part, name) for part in parts])
-          for name in ("x", "status", "steps", "passes"))
+        *(
+            torch.cat([getattr(part, name) for part in parts])
+            for name in ("x", "status", "steps", "passes")
+        )
     )
 
 
@@ -102,9 +102,7 @@ class _Chunk:
         keep = sane & moves
         return rows[keep], point.select(keep)
 
-    def _run_stage(
-        self, stage: Stage[State], number: int, rows: Tensor, best: Point
-    ) -> Point:
+    def _run_stage(self, stage: Stage[State], number: int, rows: Tensor, best: Point) -> Point:
         """Run one stage; gives the best point of all its samples, also of those that finished."""
         everyone = Point(
             best.x.clone(), best.losses.clone(), best.objective.clone(), best.gradient.clone()

@@ -1,0 +1,14 @@
+"""Deterministic tests on two cores."""
+
+import hypothesis
+import pytest
+import torch
+
+hypothesis.settings.register_profile("default", deadline=None, max_examples=25, derandomize=True)
+hypothesis.settings.load_profile("default")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_and_a_seed():
+    torch.set_num_threads(1)  # pytest-xdist already fills the cores
+    torch.manual_seed(0)

@@ -1,0 +1,182 @@
+"""A batch of inputs is checked once, at the edge, with a message that says what to do."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from credibly.errors import InvalidArgumentError
+from credibly.model.classifier import Classifier
+from credibly.model.inputs import as_inputs, finite_rows
+
+VALUES = np.random.default_rng(0).normal(size=(3, 2, 4))
+
+
+@pytest.fixture
+def classifier():
+    return Classifier(nn.Linear(4, 3).double())
+
+
+def _refusal(classifier, x, **options):
+    with pytest.raises(InvalidArgumentError) as caught:
+        as_inputs(classifier, x, **options)
+    return caught.value
+
+
+def test_a_tensor_is_taken_as_it_is(classifier):
+    x = torch.from_numpy(VALUES)
+    found = as_inputs(classifier, x)
+    assert torch.equal(found, x)
+    assert found.data_ptr() == x.data_ptr()
+
+
+def test_the_batch_that_is_given_back_is_detached(classifier):
+    x = torch.from_numpy(VALUES).requires_grad_()
+    assert not as_inputs(classifier, x).requires_grad
+    assert x.requires_grad
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 4), (1, 4), (2, 3, 4), (2, 1, 3, 4), (1, 1, 1, 1, 1)])
+def test_any_number_of_axes_after_the_first_is_accepted(classifier, shape):
+    assert as_inputs(classifier, torch.zeros(shape, dtype=torch.float64)).shape == shape
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (1,), (0,)])
+def test_a_batch_without_a_sample_axis_is_refused(classifier, shape):
+    error = _refusal(classifier, torch.zeros(shape, dtype=torch.float64))
+    assert error.argument == "x"
+    assert f"shape {shape}" in error.came
+    assert "x.unsqueeze(0)" in error.remedy
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (0, 1, 28, 28), (3, 0)])
+def test_an_empty_batch_is_refused(classifier, shape):
+    error = _refusal(classifier, torch.zeros(shape, dtype=torch.float64))
+    assert f"shape {shape}" in error.came
+    assert "at least one sample" in error.expected
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool, torch.complex128])
+def test_inputs_that_are_not_floating_are_refused_with_the_way_to_convert(classifier, dtype):
+    error = _refusal(classifier, torch.ones(2, 4).to(dtype))
+    assert error.came == str(dtype)
+    assert "x.float() / 255" in error.remedy
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_inputs_of_another_precision_are_refused_with_both_precisions(classifier, dtype):
+    error = _refusal(classifier, torch.ones(2, 4, dtype=dtype))
+    assert error.came == str(dtype)
+    assert "torch.float64" in error.expected
+    assert "x.to(torch.float64)" in error.remedy
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_function_takes_any_floating_precision(dtype):
+    x = torch.ones(2, 4, dtype=dtype)
+    assert as_inputs(Classifier(torch.tanh), x).dtype == dtype
+
+
+def test_inputs_on_another_device_are_refused_with_both_devices(classifier):
+    error = _refusal(classifier, torch.ones(2, 4, dtype=torch.float64, device="meta"))
+    assert error.came == "meta"
+    assert "cpu" in error.expected
+    assert "x.to('cpu')" in error.remedy
+
+
+def test_inputs_on_the_device_that_was_said_are_accepted():
+    x = torch.ones(2, 4, device="meta")
+    assert as_inputs(Classifier(torch.tanh, device="meta"), x).device.type == "meta"
+    assert as_inputs(Classifier(torch.tanh), x).device.type == "meta"
+    assert _refusal(Classifier(torch.tanh, device="meta"), torch.ones(2, 4)).came == "cpu"
+
+
+def test_the_processor_is_one_device_with_or_without_a_number():
+    classifier = Classifier(nn.Linear(4, 3), device="cpu:0")
+    assert as_inputs(classifier, torch.ones(2, 4)).shape == (2, 4)
+
+
+def test_a_numpy_array_becomes_a_tensor(classifier):
+    found = as_inputs(classifier, VALUES)
+    assert found.dtype == torch.float64
+    np.testing.assert_array_equal(found.numpy(), VALUES)
+
+
+@pytest.mark.parametrize(
+    "array", [VALUES[:, ::-1], VALUES.T, VALUES[::2], np.asfortranarray(VALUES)]
+)
+def test_a_numpy_array_may_lie_in_memory_as_it_likes(classifier, array):
+    np.testing.assert_array_equal(as_inputs(classifier, array).numpy(), array)
+
+
+def test_a_numpy_array_may_be_read_only(classifier):
+    array = VALUES.copy()
+    array.flags.writeable = False
+    np.testing.assert_array_equal(as_inputs(classifier, array).numpy(), array)
+
+
+def test_a_numpy_array_is_checked_like_a_tensor(classifier):
+    assert _refusal(classifier, VALUES.astype(np.float32)).came == "torch.float32"
+    assert _refusal(classifier, VALUES.astype(np.uint8)).came == "torch.uint8"
+    assert "(4,)" in _refusal(classifier, VALUES[0, 0]).came
+    assert "(0, 2, 4)" in _refusal(classifier, VALUES[:0]).came
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([["a", "b"]]),
+        np.ones((2, 4), dtype=np.longdouble),
+        np.ones((2, 4), dtype=">f8"),
+        np.zeros((2, 4), dtype="datetime64[s]"),
+        np.zeros((2, 4), dtype=[("height", "f8"), ("width", "f8")]),
+    ],
+    ids=["text", "long double", "foreign byte order", "dates", "records"],
+)
+def test_a_numpy_array_that_cannot_become_a_tensor_is_refused(classifier, array):
+    error = _refusal(classifier, array)
+    assert error.argument == "x"
+    assert str(array.dtype) in error.came
+
+
+def test_a_numpy_array_of_objects_is_refused(classifier):
+    ragged = np.empty((2, 1), dtype=object)
+    ragged[0, 0], ragged[1, 0] = [1.0], [1.0, 2.0]
+    error = _refusal(classifier, ragged)
+    assert error.came == "ndarray of objects"
+    assert "Stack your samples" in error.remedy
+
+
+@pytest.mark.parametrize("wrong", [[[1.0, 2.0]], ((1.0,),), None, 3.0, "x"], ids=repr)
+def test_anything_but_a_tensor_or_an_array_is_refused(classifier, wrong):
+    error = _refusal(classifier, wrong)
+    assert error.argument == "x"
+    assert error.came == type(wrong).__name__
+    assert "torch.stack" in error.remedy
+
+
+def test_a_list_of_tensors_is_refused(classifier):
+    assert _refusal(classifier, [torch.ones(4), torch.ones(4)]).came == "list"
+
+
+@pytest.mark.parametrize("wrong", [nn.Linear(4, 3), torch.tanh, None], ids=["module", "function", "None"])
+def test_a_bare_model_is_refused_with_the_way_to_wrap_it(wrong):
+    error = _refusal(wrong, torch.ones(2, 4))
+    assert error.argument == "clf"
+    assert error.came == type(wrong).__name__
+    assert "credibly.Classifier(net)" in error.remedy
+
+
+@pytest.mark.parametrize("bad", [[1.0], torch.ones(4), torch.ones(2, 4), torch.ones(2, 4).int()])
+def test_the_message_uses_the_name_of_the_argument(classifier, bad):
+    error = _refusal(classifier, bad, name="x0")
+    assert str(error).startswith("`x0`: ")
+    assert "x." not in error.remedy.replace("x0.", "")
+
+
+def test_rows_with_nan_or_infinity_are_told_apart():
+    x = torch.zeros(5, 1, 2, 3)
+    x[1, 0, 1, 2] = torch.nan
+    x[2, 0, 0, 0] = torch.inf
+    x[4, 0, 0, 1] = -torch.inf
+    assert finite_rows(x).tolist() == [True, False, False, True, False]
