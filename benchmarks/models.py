@@ -62,7 +62,9 @@ def load(model: Path | None, data: Path | None, count: int, device: str) -> Subj
             raise SystemExit(message)
         net, mean, std = _resnet18(model)
         images, name = _images(data)[:count], model.stem
-    net = net.to(device).to(memory_format=torch.channels_last).eval().requires_grad_(False)
+    net = net.to(device).eval().requires_grad_(False)
+    if device == "cpu":
+        net = net.to(memory_format=torch.channels_last)
     return Subject(name, net, images.to(device), mean.to(device), std.to(device))
 
 

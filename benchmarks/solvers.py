@@ -101,12 +101,30 @@ def row(run: Run, reference: Tensor, predicted: Tensor) -> dict[str, float]:
     }
 
 
-def against_algorithm_1(default: Run, rivals: dict[str, Run]) -> dict[str, object]:
-    """Passes of the best-tuned Algorithm 1 over the default's, to the same F, image by image."""
+def against_algorithm_1(default: Run, rivals: dict[str, Run]) -> dict[str, float | str]:
+    """Passes of the best-tuned Algorithm 1 over the default's, to the same F, image by image.
+
+    "The same F" is read both ways: what Algorithm 1 ends at, and what the default ends at, each
+    within 1 %. Where Algorithm 1 never gets to the latter, its whole run is counted, so that ratio
+    is a lower bound.
+    """
     name = min(rivals, key=lambda key: rivals[key].best.mean().item())
-    goal = 1.01 * rivals[name].best
-    theirs, ours = first_time(rivals[name].curve, goal), first_time(default.curve, goal)
-    return {"rival": name, "median_ratio_of_passes": (theirs / ours).median().item()}
+    rival = rivals[name]
+    to_theirs, to_ours = 1.01 * rival.best, 1.01 * default.best
+    late = first_time(rival.curve, to_ours)
+    censored = torch.minimum(late, rival.passes)
+    return {
+        "rival": name,
+        "ratio_to_its_end": (
+            first_time(rival.curve, to_theirs) / first_time(default.curve, to_theirs)
+        )
+        .median()
+        .item(),
+        "ratio_to_the_defaults_end_at_least": (censored / first_time(default.curve, to_ours))
+        .median()
+        .item(),
+        "share_never_there": late.isinf().double().mean().item(),
+    }
 
 
 def study(subject: models.Subject, space: str, chunk: int) -> dict[str, object]:
@@ -132,7 +150,7 @@ def study(subject: models.Subject, space: str, chunk: int) -> dict[str, object]:
 
 def show(result: dict[str, object]) -> None:
     """Print one study as a Markdown table."""
-    rival = result["algorithm_1"]
+    rival: dict[str, float | str] = result["algorithm_1"]  # type: ignore[assignment]
     print(
         f"\n### {result['model']}, {result['space']} space, gamma = {GAMMA:g}, "
         f"{result['images']} images\n"
@@ -147,9 +165,11 @@ def show(result: dict[str, object]) -> None:
             f"| {r['passes_in_all']:.0f} | {r['class_kept']:.2f} |"
         )
     print(
-        f"\nAlgorithm 1 at its best ({rival['rival']}) takes "  # type: ignore[index]
-        f"{rival['median_ratio_of_passes']:.1f} times the default's passes to the same F."
-    )  # type: ignore[index]
+        f"\nAlgorithm 1 at its best ({rival['rival']}) takes {rival['ratio_to_its_end']:.1f} times "
+        f"the default's passes to where it ends itself, and at least "
+        f"{rival['ratio_to_the_defaults_end_at_least']:.1f} times to where the default ends; "
+        f"{rival['share_never_there']:.0%} of the images never get there."
+    )
 
 
 def _count(passes: float) -> str:

@@ -36,7 +36,9 @@ def test_the_batch_that_is_given_back_is_detached(classifier):
     assert x.requires_grad
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 4), (1, 4), (2, 3, 4), (2, 1, 3, 4), (1, 1, 1, 1, 1)])
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (3, 4), (1, 4), (2, 3, 4), (2, 1, 3, 4), (1, 1, 1, 1, 1)]
+)
 def test_any_number_of_axes_after_the_first_is_accepted(classifier, shape):
     assert as_inputs(classifier, torch.zeros(shape, dtype=torch.float64)).shape == shape
 
@@ -159,7 +161,9 @@ def test_a_list_of_tensors_is_refused(classifier):
     assert _refusal(classifier, [torch.ones(4), torch.ones(4)]).came == "list"
 
 
-@pytest.mark.parametrize("wrong", [nn.Linear(4, 3), torch.tanh, None], ids=["module", "function", "None"])
+@pytest.mark.parametrize(
+    "wrong", [nn.Linear(4, 3), torch.tanh, None], ids=["module", "function", "None"]
+)
 def test_a_bare_model_is_refused_with_the_way_to_wrap_it(wrong):
     error = _refusal(wrong, torch.ones(2, 4))
     assert error.argument == "clf"

@@ -71,9 +71,7 @@ def _by_loops(name, z):
 def _slopes_of_the_square(loss, at, along, k, step=1e-6):
     """Slopes of l_k^2 a little before and a little after a point, on a line through it."""
     at, along = torch.tensor([at]).double(), torch.tensor([along]).double()
-    here, before, after = (
-        float(loss(at + t * along)[0, k]) ** 2 for t in (0.0, -step, step)
-    )
+    here, before, after = (float(loss(at + t * along)[0, k]) ** 2 for t in (0.0, -step, step))
     return (here - before) / step, (after - here) / step
 
 
@@ -239,7 +237,7 @@ def test_resolve_loss_knows_the_names(name, kind):
     assert type(resolve_loss(name)) is kind
 
 
-@pytest.mark.parametrize("loss", [CrossEntropy(), Hinge(), CustomLoss(torch.square)], ids=repr)
+@pytest.mark.parametrize("loss", [CrossEntropy(), Hinge(), CustomLoss(torch.square)])
 def test_resolve_loss_hands_a_loss_back(loss):
     assert isinstance(loss, Loss)
     assert resolve_loss(loss) is loss

@@ -32,7 +32,7 @@ def check_model(classifier: Classifier, x: Tensor) -> None:
         alone = _outputs(classifier, pair[:1])
         _check_repeatable(together, again)
         _check_uncoupled(together[:1], alone)
-        _check_class_names(classifier, together)
+        _check_losses(classifier, together)
         _check_kind_of_outputs(classifier, pair)
         losses_and_pull(classifier, pair[:1], torch.ones_like)  # raises where no gradient flows
 
@@ -101,8 +101,16 @@ def _check_uncoupled(together: Tensor, alone: Tensor) -> None:
         )
 
 
-def _check_class_names(classifier: Classifier, outputs: Tensor) -> None:
-    found = classifier.losses_of(outputs).shape[1]
+def _check_losses(classifier: Classifier, outputs: Tensor) -> None:
+    losses = classifier.losses_of(outputs)
+    found = losses.shape[1]
+    if bool((losses < 0).any()):
+        raise InvalidArgumentError(
+            "loss",
+            expected="non-negative losses, whose negatives are credibilities",
+            came=f"a smallest loss of {float(losses.nan_to_num(0.0).min()):.4g}",
+            remedy="Add a constant, or use a loss that is zero at a perfect fit.",
+        )
     if found < 2:
         raise ModelError(f"the loss gives {found} class", remedy="At least two classes are needed.")
     if classifier.classes is not None and len(classifier.classes) != found:

@@ -152,6 +152,14 @@ def output_curvature(fit: Callable[[Tensor], Tensor], outputs: Tensor) -> tuple[
     return slope.detach(), torch.stack(columns, dim=1)
 
 
+def output_curvature_product(fit: Callable[[Tensor], Tensor], outputs: Tensor, v: Tensor) -> Tensor:
+    """The Hessian of `output_curvature` applied to v (n, m), without forming it."""
+    with torch.inference_mode(False), torch.enable_grad():
+        z = leaf(outputs)
+        slope = _gradient(fit(z).sum(), z, graph=True)
+        return _gradient((slope * v).sum(), z) if slope.requires_grad else torch.zeros_like(v)
+
+
 def _rows(values: Tensor, x: Tensor) -> Tensor:
     """Jacobian of values (n, K) by x (n, ...) as (n, K, D), one backward a column."""
     count = values.shape[1]

@@ -7,7 +7,7 @@ At a minimiser x+ the credibilities are c_k = -l_k and the multipliers lambda_k 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -28,15 +28,28 @@ class Point:
 
     def select(self, rows: Tensor) -> Point:
         """The chosen samples."""
-        return Point(self.x[rows], self.losses[rows], self.objective[rows], self.gradient[rows])
+        return Point(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+    def copy(self) -> Point:
+        """The same values in tensors of its own."""
+        return Point(*(getattr(self, f.name).clone() for f in fields(self)))
+
+    def write(self, rows: Tensor, other: Point) -> None:
+        """Overwrite the samples with the numbers `rows`, in place."""
+        for f in fields(self):
+            getattr(self, f.name)[rows] = getattr(other, f.name)
 
     def replaced(self, other: Point, rows: Tensor) -> Point:
         """Where the mask `rows` (n,) is true, the other point."""
         return Point(
-            torch.where(per_sample(rows, self.x), other.x, self.x),
-            torch.where(per_sample(rows, self.losses), other.losses, self.losses),
-            torch.where(rows, other.objective, self.objective),
-            torch.where(per_sample(rows, self.gradient), other.gradient, self.gradient),
+            *(
+                torch.where(
+                    per_sample(rows, getattr(self, f.name)),
+                    getattr(other, f.name),
+                    getattr(self, f.name),
+                )
+                for f in fields(self)
+            )
         )
 
 
@@ -95,15 +108,18 @@ class FitRiskProblem:
         """The nearest point inside the bounds."""
         return x if self.bounds is None else x.clamp(*self.bounds)
 
+    def free(self, point: Point) -> Tensor:
+        """Features that may move: those no active bound holds back (n, ...)."""
+        if self.bounds is None:
+            return torch.ones_like(point.x, dtype=torch.bool)
+        low, high = self.bounds
+        held_low = (point.x <= low) & (point.gradient > 0)
+        held_high = (point.x >= high) & (point.gradient < 0)
+        return ~(held_low | held_high)
+
     def free_gradient(self, point: Point) -> Tensor:
         """The gradient without the parts that push against an active bound."""
-        if self.bounds is None:
-            return point.gradient
-        low, high = self.bounds
-        stuck = ((point.x <= low) & (point.gradient > 0)) | (
-            (point.x >= high) & (point.gradient < 0)
-        )
-        return point.gradient.masked_fill(stuck, 0.0)
+        return point.gradient if self.bounds is None else point.gradient * self.free(point)
 
     def relative_stationarity(self, point: Point) -> Tensor:
         """|grad F| against the two pulls that balance in it, risk and fit: 0 to 1 (n,)."""

@@ -29,8 +29,8 @@ class Certificate:
         feasibility: max_k [l_k + c_k]_+, how far any loss exceeds its credence.
         slackness: max_k |lambda_k (l_k + c_k)|.
         decrease: |c0|^2 - |c|^2 - |x - x0|^2 in the weighted norms; never negative.
-        tradeoff: the largest share by which a nearby x' was found to have a smaller objective; 0 if
-            none was found, NaN if none was tried (see `certify`).
+        tradeoff: how much smaller the objective is at the best of the nearby x' that were tried,
+            as a share of the risk; 0 if none is better, NaN if none was tried (see `certify`).
         hull: the shortest element of the convex hull of gradients sampled near the answer, relative
             like `relative_stationarity`; near zero on a kink. NaN if not sampled.
     """
@@ -45,18 +45,19 @@ class Certificate:
     tradeoff: Tensor
     hull: Tensor
 
-    def holds(self, *, tolerance: float = 1e-3) -> Tensor:
+    def holds(self, *, tolerance: float = 1e-3, improvement: float = 1e-3) -> Tensor:
         """Verdict (n,): an answer nobody could improve, as far as was looked.
 
-        The multipliers must fit the credences, and the point must be stationary, or, where it is
-        not, a minimum among the nearby points that `certify` tried.
+        The multipliers must fit the credences to `tolerance`. The point must be stationary to
+        `tolerance` or, where it is not, as on a kink, none of the nearby points that `certify`
+        tried may improve the objective by more than the share `improvement` of the risk.
         """
         consistent = (
             (self.fixed_point <= tolerance)
             & (self.feasibility <= tolerance)
             & (self.decrease >= -tolerance * self.objective)
         )
-        local = (self.relative_stationarity <= tolerance) | (self.tradeoff <= tolerance)
+        local = (self.relative_stationarity <= tolerance) | (self.tradeoff <= improvement)
         return consistent & local
 
     def __getitem__(self, rows: Tensor | slice) -> Certificate:
@@ -162,8 +163,9 @@ def certificate_of(
 
 
 def _best_improvement(problem: FitRiskProblem, point: Point, search: Search) -> Tensor:
-    """Try x' around x; the largest relative decrease of F that any of them brings (n,)."""
+    """Try x' around x; the largest decrease of F that any brings, as a share of the risk (n,)."""
     shift = point.x - problem.x0
+    risk = problem.risk(point.x).clamp(min=torch.finfo(shift.dtype).tiny)
     size = per_sample(search.radius * norm(shift), shift)
     directions = [problem.free_gradient(point), shift]
     generator = torch.Generator().manual_seed(search.seed)
@@ -177,7 +179,7 @@ def _best_improvement(problem: FitRiskProblem, point: Point, search: Search) -> 
             factor = 1.0 if number % 2 else 0.25
         length = per_sample(norm(base), base).clamp(min=torch.finfo(base.dtype).tiny)
         there = problem.objective(problem.project(point.x + factor * size * base / length))
-        found = torch.maximum(found, (point.objective - there) / point.objective)
+        found = torch.maximum(found, (point.objective - there) / risk)
     return found
 
 

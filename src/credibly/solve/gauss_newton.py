@@ -21,6 +21,7 @@ from credibly.model.derivatives import (
     FORWARD,
     OutputLinearisation,
     output_curvature,
+    output_curvature_product,
     output_jacobian,
 )
 from credibly.model.inputs import finite_rows
@@ -131,26 +132,31 @@ class GaussNewton(Stage[ProxLinearState]):
         """Where the linearised problem has its minimum, and the passes it took to find."""
         if state.outputs is None or state.jacobian is None:
             return self._propose_free(problem, state)
-        shift = (state.point.x - problem.x0).flatten(1)
+        shift, free = (state.point.x - problem.x0).flatten(1), problem.free(state.point).flatten(1)
         u = _prox_linear(
-            _fit_of_outputs(problem), state.outputs, state.jacobian, shift, state.damping
+            _fit_of_outputs(problem),
+            state.outputs,
+            state.jacobian * free.unsqueeze(1),
+            shift * free,
+            state.damping,
         )
-        return problem.x0 + u.reshape_as(problem.x0), 0.0
+        return problem.x0 + torch.where(free, u, shift).reshape_as(problem.x0), 0.0
 
     def _propose_free(
         self, problem: FitRiskProblem, state: ProxLinearState
     ) -> tuple[Tensor, float]:
         """One Newton step of the same problem, by conjugate gradients on products with J."""
         linear = OutputLinearisation(problem.classifier, state.point.x)
-        fit = _fit_of_outputs(problem)
+        fit, free = _fit_of_outputs(problem), problem.free(state.point)
         weight = 2 * (1 + state.damping)
 
         def curvature(v: Tensor) -> Tensor:
             pushed = linear.forward(v)
-            bent = _output_hessian_product(fit, linear.outputs, pushed)
-            return per_sample(weight, v) * v + linear.transposed(bent)
+            bent = output_curvature_product(fit, linear.outputs, pushed)
+            return per_sample(weight, v) * v + free * linear.transposed(bent)
 
-        move, products = _conjugate_gradients(curvature, -state.point.gradient, self.products)
+        right = -problem.free_gradient(state.point)
+        move, products = _conjugate_gradients(curvature, right, self.products)
         return state.point.x + move, FORWARD + BACKWARD * (1 + 3 * products)
 
 
@@ -164,8 +170,8 @@ def _prox_linear(
 ) -> Tensor:
     """Solve the linearised problem by Newton's method on q = J (u - d), one row a sample.
 
-    Stationarity reads (1 + mu) q + J d + 1/2 J J^T grad G(z + q) = 0. Its left side is monotone
-    along Newton's direction, so steps that do not shrink it are halved.
+    Stationarity reads (1 + mu) q + J d + 1/2 J J^T grad G(z + q) = 0; Newton steps that do not
+    bring its left side closer to zero are halved.
     """
     gram = jacobian @ jacobian.mT
     pushed = (jacobian @ shift.unsqueeze(2)).squeeze(2)
@@ -192,15 +198,6 @@ def _prox_linear(
         length = torch.where(better, torch.clamp(2 * length, max=1.0), 0.5 * length)
     pull = (jacobian.mT @ slope.unsqueeze(2)).squeeze(2)
     return (damping[:, None] * shift - 0.5 * pull) / scale
-
-
-def _output_hessian_product(fit: Callable[[Tensor], Tensor], z: Tensor, v: Tensor) -> Tensor:
-    """Hessian of G at z applied to v (n, m)."""
-    with torch.inference_mode(False), torch.enable_grad():
-        z = z.detach().clone().requires_grad_(True)
-        (slope,) = torch.autograd.grad(fit(z).sum(), z, create_graph=True)
-        (product,) = torch.autograd.grad((slope * v).sum(), z)
-    return product
 
 
 def _conjugate_gradients(

@@ -1,7 +1,9 @@
 """The one loop: every solver, every sample, its own stopping, its own best point.
 
-Samples that are done leave the batch at once. The batch is worked through in chunks, which bounds
-memory; since no number of one sample enters another's, chunks change nothing but rounding.
+Samples that are done leave the batch as soon as an eighth of it is done: fewer sizes of batch are
+fewer shapes for which convolution libraries prepare and keep code and buffers. The work is cut into
+chunks, which bounds memory; since no number of one sample enters another's, chunks change nothing
+but rounding.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from credibly.model.inputs import finite_rows
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.solve.base import Solver, Stage, State
 from credibly.solve.status import Status
+
+_SHRINK = 7 / 8
 
 Tick = Callable[[float], None]
 """Told the share of the samples that is done, between 0 and 1."""
@@ -102,36 +106,36 @@ class _Chunk:
         keep = sane & moves
         return rows[keep], point.select(keep)
 
-    def _run_stage(self, stage: Stage[State], number: int, rows: Tensor, best: Point) -> Point:
+    def _run_stage(self, stage: Stage[State], number: int, rows: Tensor, start: Point) -> Point:
         """Run one stage; gives the best point of all its samples, also of those that finished."""
-        everyone = Point(
-            best.x.clone(), best.losses.clone(), best.objective.clone(), best.gradient.clone()
-        )
-        here = torch.arange(len(rows), device=rows.device)  # who is still active, in `everyone`
         problem = self.problem.select(rows)
-        state, rule = stage.begin(problem, best), _StoppingRule(stage, best)
+        active = _Active.of(problem, start)
+        state, rule = stage.begin(problem, start), _StoppingRule(stage, start)
         self.passes[rows] += state.cost.double()
+        finished = start.copy()
         for step in range(stage.steps):
-            state = stage.advance(problem, state)
-            self.steps[rows[here]] += 1
-            self.passes[rows[here]] += state.cost.double()
-            best = best.replaced(state.visited, state.visited.objective < best.objective)
-            verdict = rule.judge(problem, state)
-            done = verdict != Status.RUNNING
+            state = stage.advance(active.problem, state)
+            self.passes[rows[active.index]] += state.cost.double()
+            self.steps[rows[active.running]] += 1
+            active.keep_best(state.visited)
+            verdict = rule.judge(active.problem, state)
+            done = active.open & (verdict != Status.RUNNING)
             if bool(done.any()):
-                best = _prefer_converged(best, state.point, verdict)
-                self._note(rows[here[done]], best.select(done), verdict[done])
-                _write(everyone, here[done], best.select(done))
-                keep = ~done
-                here, best, problem = here[keep], best.select(keep), problem.select(keep)
-                state, rule = state.select(keep), rule.select(keep)
-                if len(here) == 0:
-                    break
-            self._report(number, (step + 1) / stage.steps, len(here))
-        if len(here):
-            self._note(rows[here], best, torch.full_like(here, Status.STEP_LIMIT))
-            _write(everyone, here, best)
-        return everyone
+                active.best = _prefer_converged(active.best, state.point, verdict)
+                finished.write(active.index[done], active.best.select(done))
+                self._note(rows[active.index[done]], active.best.select(done), verdict[done])
+                active.open = active.open & ~done
+            left = int(active.open.sum())
+            if left == 0:
+                return finished
+            if left <= _SHRINK * len(active.open):
+                keep = active.open
+                state, rule, active = state.select(keep), rule.select(keep), active.select(keep)
+            self._report(number, (step + 1) / stage.steps, left)
+        last, still = active.best.select(active.open), active.running
+        finished.write(still, last)
+        self._note(rows[still], last, torch.full_like(still, Status.STEP_LIMIT))
+        return finished
 
     def _note(self, rows: Tensor, point: Point, verdict: Tensor) -> None:
         self.x[rows] = point.x
@@ -140,6 +144,36 @@ class _Chunk:
     def _report(self, stage: int, share: float, active: int) -> None:
         total = len(self.problem)
         self.tick((total - active + active * (stage + share) / len(self.stages)) / total)
+
+
+@dataclass
+class _Active:
+    """The samples in the batch: most of them running, a few finished and not yet removed."""
+
+    index: Tensor  # their numbers among the samples of the stage
+    problem: FitRiskProblem
+    best: Point
+    open: Tensor  # which of them still run
+
+    @property
+    def running(self) -> Tensor:
+        """Numbers of those that still run."""
+        return self.index[self.open]
+
+    def keep_best(self, visited: Point) -> None:
+        """Take what was just evaluated where it is the best so far."""
+        better = self.open & (visited.objective < self.best.objective)
+        self.best = self.best.replaced(visited, better)
+
+    @staticmethod
+    def of(problem: FitRiskProblem, start: Point) -> _Active:
+        everyone = torch.arange(len(problem), device=problem.x0.device)
+        return _Active(everyone, problem, start, torch.ones_like(everyone, dtype=torch.bool))
+
+    def select(self, rows: Tensor) -> _Active:
+        return _Active(
+            self.index[rows], self.problem.select(rows), self.best.select(rows), self.open[rows]
+        )
 
 
 class _StoppingRule:
@@ -182,13 +216,6 @@ def _prefer_converged(best: Point, current: Point, verdict: Tensor) -> Point:
     slack = 1 + torch.finfo(best.objective.dtype).eps ** 0.5
     take = (verdict == Status.CONVERGED) & (current.objective <= slack * best.objective)
     return best.replaced(current, take)
-
-
-def _write(into: Point, rows: Tensor, what: Point) -> None:
-    into.x[rows] = what.x
-    into.losses[rows] = what.losses
-    into.objective[rows] = what.objective
-    into.gradient[rows] = what.gradient
 
 
 def _nothing(problem: FitRiskProblem) -> Point:

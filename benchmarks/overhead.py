@@ -1,0 +1,122 @@
+"""What the solver adds to the passes it makes: time and memory, against the same passes run bare.
+
+    python -m benchmarks.overhead
+
+Each figure comes from a process of its own, so that neither warms up or bloats the other; the
+ratio of two figures of one run is what counts, the machine is noisy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+import credibly as cr
+from credibly.data.sample import load_sample
+from credibly.problem.fit_risk import FitRiskProblem
+from credibly.solve.loop import solve
+
+BATCH = 100
+
+
+def _recorded() -> tuple[list[int], FitRiskProblem]:
+    """Batch sizes of every pass of one default solve, in order."""
+    sample, sizes = load_sample(), []
+
+    def net(x: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(x))
+        return sample.net(x)
+
+    weights = torch.full((10,), 200.0)
+    problem = FitRiskProblem(cr.Classifier(net), sample.images[:BATCH], weights)
+    solve(problem, cr.Hybrid(), chunk_size=BATCH)
+    return list(sizes), problem
+
+
+def _bare_pass(net: torch.nn.Module, x: torch.Tensor) -> None:
+    x = x.detach().requires_grad_(True)
+    torch.autograd.grad(torch.logsumexp(net(x), 1).sum(), x)
+
+
+def time_ratio(rounds: int) -> dict[str, float]:
+    """Seconds of a solve, and of forward and backward alone at the same batch sizes."""
+    sizes, problem = _recorded()
+    net, x = load_sample().net, problem.x0
+    ratios, solved, bare = [], [], []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        solve(problem, cr.Hybrid(), chunk_size=BATCH)
+        middle = time.perf_counter()
+        for size in sizes:
+            _bare_pass(net, x[:size])
+        end = time.perf_counter()
+        solved.append(middle - start)
+        bare.append(end - middle)
+        ratios.append((middle - start) / (end - middle))
+    return {
+        "passes": len(sizes),
+        "solve_seconds": sorted(solved)[rounds // 2],
+        "bare_seconds": sorted(bare)[rounds // 2],
+        "ratio": sorted(ratios)[rounds // 2],
+    }
+
+
+def _peak(what: str) -> float:
+    """Growth of this process's peak memory in MiB while it does one thing."""
+    sample = load_sample()
+    x, weights = sample.images[:BATCH], torch.full((10,), 200.0)
+    _bare_pass(sample.net, x[:2])  # libraries loaded, threads started
+    solve(FitRiskProblem(cr.Classifier(sample.net), x[:2], weights), cr.Hybrid(), chunk_size=2)
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of loading the libraries
+    before = _high_water()
+    if what == "bare":
+        for _ in range(20):
+            _bare_pass(sample.net, x)
+    else:
+        problem = FitRiskProblem(cr.Classifier(sample.net), x, weights)
+        solve(problem, cr.Hybrid(), chunk_size=BATCH)
+    return (_high_water() - before) / 1024
+
+
+def _high_water() -> int:
+    """Largest resident size since the last reset, in KiB (Linux)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def memory_ratio() -> dict[str, float]:
+    """Peak memory of a solve and of bare passes, each measured in a fresh process."""
+    found = {}
+    for what in ("bare", "solve"):
+        command = [sys.executable, "-m", "benchmarks.overhead", "--peak", what]
+        # large blocks go back to the system at once, so that the peak is that of live tensors
+        settings = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, check=True, env=settings
+        )
+        found[what] = float(done.stdout)
+    return {"bare_mib": found["bare"], "solve_mib": found["solve"],
+            "ratio": found["solve"] / found["bare"]}  # fmt: skip
+
+
+def main() -> None:
+    """Print both ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peak", choices=["bare", "solve"], help="used by this script itself")
+    parser.add_argument("--rounds", type=int, default=7)
+    given = parser.parse_args()
+    if given.peak:
+        print(_peak(given.peak))
+        return
+    print(json.dumps({"time": time_ratio(given.rounds), "memory": memory_ratio()}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

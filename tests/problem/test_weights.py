@@ -1,0 +1,108 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import credibly as cr
+from credibly.problem.weights import resolve_weights
+from tests.reference import models
+
+CLF = models.affine_classifier()
+X = models.inputs(9, 6)
+
+
+def test_auto_gamma_is_the_median_of_the_mean_squared_gradient():
+    energies = []
+    for x in X:
+        jacobian = torch.autograd.functional.jacobian(lambda v: CLF.losses(v.unsqueeze(0))[0], x)
+        energies.append(float((jacobian**2).sum() / 4))
+    assert math.isclose(cr.auto_gamma(CLF, X), sorted(energies)[4], rel_tol=1e-12)
+    assert math.isclose(cr.auto_gamma(CLF, X, kappa=3.0), 3 * sorted(energies)[4], rel_tol=1e-12)
+
+
+def test_auto_gamma_of_many_inputs_looks_at_evenly_spaced_ones():
+    many = torch.randn(500, 6, generator=models.generator(5), dtype=torch.float64)
+    rows = torch.linspace(0, 499, 64, dtype=torch.float64).round().long()
+    assert cr.auto_gamma(CLF, many) == pytest.approx(cr.auto_gamma(CLF, many[rows]), rel=1e-12)
+
+
+def test_the_sketch_for_many_classes_is_close_to_the_exact_trace():
+    clf = models.affine_classifier(features=30, classes=40, scale=0.5)
+    x = models.inputs(20, 30)
+    exact = []
+    for v in x:
+        jacobian = torch.autograd.functional.jacobian(lambda u: clf.losses(u.unsqueeze(0))[0], v)
+        exact.append(float((jacobian**2).sum() / 40))
+    assert cr.auto_gamma(clf, x) == pytest.approx(float(torch.tensor(exact).quantile(0.5)), rel=0.3)
+    assert cr.auto_gamma(clf, x) == cr.auto_gamma(clf, x)
+
+
+@given(scale=st.floats(0.01, 100.0))
+def test_rescaling_the_input_space_rescales_gamma_and_keeps_the_profile(scale):
+    net = models.smooth_network()
+    x0 = models.inputs(3)
+    plain = cr.credibility(cr.Classifier(net), x0, gamma="auto", solver=cr.LBFGS())
+    scaled_clf = cr.Classifier(lambda x: net(x / scale))
+    scaled = cr.credibility(scaled_clf, x0 * scale, gamma="auto", solver=cr.LBFGS())
+    assert plain.gamma is not None
+    assert scaled.gamma == pytest.approx(plain.gamma / scale**2, rel=1e-9)
+    assert torch.allclose(scaled.credibility, plain.credibility, atol=1e-5)
+    assert torch.allclose(scaled.perturbed / scale, plain.perturbed, atol=1e-5)
+
+
+def test_auto_gamma_skips_samples_that_are_not_finite():
+    broken = torch.cat([X, torch.full((3, 6), math.nan, dtype=torch.float64)])
+    assert cr.auto_gamma(CLF, broken) == pytest.approx(cr.auto_gamma(CLF, X), rel=1e-12)
+
+
+def test_auto_gamma_refuses_what_gives_no_number():
+    with pytest.raises(cr.InvalidArgumentError, match="none of them finite"):
+        cr.auto_gamma(CLF, torch.full((2, 6), math.nan, dtype=torch.float64))
+    weight = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    flat = cr.Classifier(lambda x: (0 * x[:, :3]) * weight + torch.tensor([1.0, 2, 3]).double())
+    with pytest.raises(cr.InvalidArgumentError, match="Pass gamma as a number"):
+        cr.auto_gamma(flat, X)
+
+
+def test_uniform_priors_give_gamma_and_rare_classes_get_more_weight():
+    assert torch.allclose(cr.prior_weights([0.25] * 4, gamma=7.0), torch.full((4,), 7.0).double())
+    weights = cr.prior_weights([0.7, 0.2, 0.1], gamma=10.0)
+    assert weights[0] < weights[1] < weights[2]
+    assert float(weights.mean()) == pytest.approx(10.0)
+    expected = [10 * math.log(p) ** 2 for p in (0.7, 0.2, 0.1)]
+    ratio = weights / torch.tensor(expected, dtype=torch.float64)
+    assert torch.allclose(ratio, ratio[0].expand(3))
+
+
+@pytest.mark.parametrize("priors", [[1.0], [0.5, 0.6], [0.0, 1.0], [-0.1, 1.1], [math.nan, 0.5]])
+def test_impossible_priors_are_refused(priors):
+    with pytest.raises(cr.InvalidArgumentError, match="priors"):
+        cr.prior_weights(priors, gamma=1.0)
+
+
+@pytest.mark.parametrize("gamma", [0.0, -1.0, math.nan, math.inf, "large", True])
+def test_impossible_gammas_are_refused_by_name(gamma):
+    with pytest.raises(cr.InvalidArgumentError, match=r"`gamma`.*positive finite number"):
+        cr.credibility(CLF, X, gamma=gamma)
+
+
+@pytest.mark.parametrize(
+    "weights", [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 0.0], [1.0, 2.0, -3.0, 4.0], [math.nan] * 4]
+)
+def test_impossible_weights_are_refused_by_name(weights):
+    with pytest.raises(cr.InvalidArgumentError, match="`weights`"):
+        cr.credibility(CLF, X, weights=weights)
+
+
+def test_exactly_one_of_gamma_and_weights_is_needed():
+    for settings in ({}, {"gamma": 1.0, "weights": [1.0] * 4}):
+        with pytest.raises(cr.InvalidArgumentError, match="exactly one of gamma and weights"):
+            cr.credibility(CLF, X, **settings)
+
+
+def test_weights_come_in_the_precision_of_the_inputs():
+    w = resolve_weights(models.affine_classifier(), X, gamma=5.0, weights=None)
+    assert w.dtype == torch.float64
+    assert w.tolist() == [5.0] * 4

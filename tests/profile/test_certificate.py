@@ -1,0 +1,104 @@
+import pytest
+import torch
+
+import credibly as cr
+from credibly.profile.certificate import _minimum_on_simplex
+from tests.reference import models
+
+GAMMA = 30.0
+
+
+@pytest.fixture(scope="module")
+def solved():
+    clf = cr.Classifier(models.smooth_network())
+    return clf, cr.credibility(clf, models.inputs(), gamma=GAMMA)
+
+
+def test_a_solved_profile_is_certified(solved):
+    clf, profile = solved
+    certificate = cr.certify(clf, profile.x0, profile.perturbed, gamma=GAMMA)
+    assert bool(certificate.holds(tolerance=1e-6).all())
+    assert float(certificate.fixed_point.max()) < 1e-12
+    assert float(certificate.tradeoff.max()) <= 1e-12
+
+
+def test_the_profile_carries_the_same_numbers_as_certify(solved):
+    clf, profile = solved
+    certificate = cr.certify(clf, profile.x0, profile.perturbed, gamma=GAMMA)
+    for name in ("objective", "stationarity", "relative_stationarity", "decrease"):
+        own = getattr(profile.certificate, name)
+        assert torch.allclose(own, getattr(certificate, name), atol=1e-9)
+
+
+@pytest.mark.parametrize("nudge", [0.05, -0.05])
+def test_a_nudged_answer_fails(solved, nudge):
+    clf, profile = solved
+    moved = profile.perturbed + nudge * (profile.perturbed - profile.x0)
+    assert not bool(cr.certify(clf, profile.x0, moved, gamma=GAMMA).holds().any())
+
+
+def test_a_nudged_answer_fails_on_a_kinked_network_too():
+    clf = cr.Classifier(models.relu_network())
+    x0 = models.inputs(8)
+    good = cr.credibility(clf, x0, gamma=GAMMA)
+    kept = cr.certify(clf, x0, good.perturbed, gamma=GAMMA, radius=0.005)
+    assert float(kept.holds().double().mean()) >= 0.9
+    moved = good.perturbed + 0.1 * (good.perturbed - x0)
+    assert not bool(cr.certify(clf, x0, moved, gamma=GAMMA, radius=0.005).holds().any())
+
+
+def test_nudged_multipliers_fail(solved):
+    clf, profile = solved
+    right = cr.certify(
+        clf, profile.x0, profile.perturbed, gamma=GAMMA, multipliers=profile.multipliers
+    )
+    assert bool(right.holds().all())
+    assert float(right.slackness.max()) < 1e-9
+    wrong = cr.certify(
+        clf, profile.x0, profile.perturbed, gamma=GAMMA, multipliers=profile.multipliers * 1.1
+    )
+    assert not bool(wrong.holds().any())
+    low = cr.certify(
+        clf, profile.x0, profile.perturbed, gamma=GAMMA, multipliers=profile.multipliers * 0.9
+    )
+    assert float(low.feasibility.min()) > 0  # smaller multipliers promise smaller losses
+
+
+def test_the_untouched_input_is_not_a_profile(solved):
+    clf, profile = solved
+    certificate = cr.certify(clf, profile.x0, profile.x0, gamma=GAMMA)
+    assert float(certificate.decrease.abs().max()) < 1e-12
+    assert torch.allclose(certificate.relative_stationarity, torch.ones(6).double())
+
+
+def test_gradients_sampled_around_a_kink_hold_zero_in_their_hull():
+    # F = |x - x0|^2 + (1 + |x_1|)^2 / w has its minimum on the kink x_1 = 0
+    clf = cr.Classifier(lambda x: x, loss=cr.CustomLoss(lambda z: 1 + z.abs(), kinked=True))
+    x0 = torch.tensor([[0.3, 5.0]], dtype=torch.float64)
+    w = torch.tensor([1.0, 1e6], dtype=torch.float64)
+    best = torch.tensor([[0.0, 5.0]], dtype=torch.float64)
+    on_kink = cr.certify(clf, x0, best, weights=w, gradient_samples=30, radius=1e-3)
+    beside = cr.certify(clf, x0, best + 0.1, weights=w, gradient_samples=30, radius=1e-3)
+    assert float(on_kink.hull) < 1e-4
+    assert float(beside.hull) > 0.1
+
+
+def test_the_shortest_vector_of_a_hull_is_found():
+    points = torch.tensor([[[2.0, 1.0], [2.0, -3.0], [5.0, 0.0]]], dtype=torch.float64)
+    shares = _minimum_on_simplex(points @ points.mT)
+    assert torch.allclose(shares.sum(1), torch.ones(1).double())
+    assert torch.allclose((shares @ points[0])[0], torch.tensor([2.0, 0.0]).double(), atol=1e-6)
+
+
+def test_shapes_and_signs_are_checked(solved):
+    clf, profile = solved
+    with pytest.raises(cr.InvalidArgumentError, match="`x`.*shape of x0"):
+        cr.certify(clf, profile.x0, profile.perturbed[:2], gamma=GAMMA)
+    with pytest.raises(cr.InvalidArgumentError, match="`multipliers`"):
+        cr.certify(
+            clf, profile.x0, profile.perturbed, gamma=GAMMA, multipliers=-profile.multipliers
+        )
+    with pytest.raises(cr.InvalidArgumentError, match="`multipliers`"):
+        cr.certify(
+            clf, profile.x0, profile.perturbed, gamma=GAMMA, multipliers=profile.multipliers[:, :2]
+        )

@@ -1,0 +1,149 @@
+import json
+import math
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import credibly as cr
+from credibly.profile.files import FORMAT_VERSION
+from tests.reference import models
+
+NAMES = ("ant", "bee", "cat", "dog", "elk")
+
+
+@pytest.fixture(scope="module")
+def profile():
+    x0 = models.inputs(6)
+    x0[4, 2] = math.nan
+    return cr.credibility(cr.Classifier(models.smooth_network(), classes=NAMES), x0, gamma=30.0)
+
+
+def same(left, right):
+    return torch.equal(left.nan_to_num(7.0), right.nan_to_num(7.0))
+
+
+def test_slices_and_their_concatenation_are_the_whole(profile):
+    parts = [profile[:2], profile[2], profile[[3, 4]], profile[torch.tensor([5])]]
+    joined = cr.Profile.concatenate(parts)
+    assert len(joined) == len(profile) == 6
+    assert [len(part) for part in parts] == [2, 1, 2, 1]
+    for name in ("credibility", "fit", "risk", "perturbed", "multipliers", "passes"):
+        assert same(getattr(joined, name), getattr(profile, name))
+    assert joined.status == profile.status
+    assert same(joined.certificate.objective, profile.certificate.objective)
+    assert same(profile[profile.usable].risk, profile.risk[torch.tensor([0, 1, 2, 3, 5])])
+    assert same(profile[-1].risk, profile.risk[5:])
+
+
+def test_a_row_that_is_not_there_is_an_index_error(profile):
+    with pytest.raises(IndexError, match="sample 6 of a profile of 6"):
+        profile[6]
+
+
+def test_profiles_of_other_settings_are_not_joined(profile):
+    other = cr.credibility(cr.Classifier(models.smooth_network()), models.inputs(), gamma=31.0)
+    with pytest.raises(cr.InvalidArgumentError, match="same settings"):
+        cr.Profile.concatenate([profile, other])
+    with pytest.raises(cr.InvalidArgumentError, match="at least one"):
+        cr.Profile.concatenate([])
+
+
+def test_what_is_saved_is_what_is_loaded(profile, tmp_path):
+    path = tmp_path / "profile.safetensors"
+    profile.save(path)
+    again = cr.Profile.load(path)
+    for name in ("credibility", "fit", "risk", "x0", "perturbed", "multipliers", "steps", "passes"):
+        assert same(getattr(again, name), getattr(profile, name))
+    assert again.status == profile.status
+    assert again.settings == profile.settings
+    assert again.gamma == 30.0
+    assert "Hybrid" in again.settings.solver
+
+
+def tampered(profile, tmp_path, *, drop=None, change=None, metadata=None):
+    path = tmp_path / "file.safetensors"
+    profile.save(path)
+    tensors = load_file(path)
+    good = {
+        "format": "credibly.profile",
+        "format_version": str(FORMAT_VERSION),
+        "settings": json.dumps(
+            {
+                "weights": [30.0] * 5, "solver": "s", "loss": "l", "dtype": "d",
+                "classes": None, "bounds": None, "version": "0",
+            }
+        ),
+    }  # fmt: skip
+    if drop:
+        tensors.pop(drop)
+    tensors |= change or {}
+    save_file(tensors, path, metadata=good | (metadata or {}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ({"drop": "risk"}, "risk"),
+        ({"change": {"risk": torch.zeros(5)}}, "risk has shape"),
+        ({"change": {"credibility": torch.zeros(6, 4)}}, "credibility has shape"),
+        ({"change": {"codes": torch.full((6,), 99, dtype=torch.int8)}}, "status codes"),
+        ({"metadata": {"format": "other"}}, "not a credibly profile"),
+        ({"metadata": {"format_version": "999"}}, "newer"),
+        ({"metadata": {"settings": "not json"}}, "settings cannot be read"),
+        ({"metadata": {"settings": "[]"}}, "settings cannot be read"),
+        ({"metadata": {"settings": '{"weights": 3}'}}, "settings cannot be read"),
+    ],
+)
+def test_damaged_files_are_refused_with_their_name(profile, tmp_path, damage, message):
+    path = tampered(profile, tmp_path, **damage)
+    with pytest.raises(cr.FileFormatError, match=message) as caught:
+        cr.Profile.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_an_undamaged_rewrite_is_accepted(profile, tmp_path):
+    assert len(cr.Profile.load(tampered(profile, tmp_path))) == 6
+
+
+def test_files_that_are_something_else_are_refused(tmp_path):
+    for content in (b"", b"hello", b"\x80\x04" * 100, b"\xff" * 64):
+        path = tmp_path / "x.safetensors"
+        path.write_bytes(content)
+        with pytest.raises(cr.FileFormatError, match=r"x\.safetensors"):
+            cr.Profile.load(path)
+    with pytest.raises(FileNotFoundError):
+        cr.Profile.load(tmp_path / "missing.safetensors")
+
+
+def test_the_table_has_one_row_a_sample(profile):
+    frame = profile.to_pandas()
+    assert len(frame) == 6
+    assert frame["status"].tolist()[4] == "non finite input"
+    assert frame.loc[4, ["predicted", "most_credible"]].isna().all()
+    assert frame["predicted"][0] == NAMES[int(profile.fit[0].argmax())]
+    assert frame["most_credible"][1] == NAMES[int(profile.ranking()[1, 0])]
+    assert frame["credibility.bee"][0] == pytest.approx(float(profile.credibility[0, 1]))
+
+
+def test_the_parquet_file_holds_the_table_and_the_settings(profile, tmp_path):
+    path = tmp_path / "profile.parquet"
+    profile.to_parquet(path)
+    assert pd.read_parquet(path).equals(profile.to_pandas())
+    settings = json.loads(pq.read_schema(path).metadata[b"settings"])
+    assert settings["weights"] == [30.0] * 5
+
+
+def test_words_say_what_happened(profile):
+    assert repr(profile) == "Profile(6 x 5 classes, gamma 30; 5 converged, 1 non finite input)"
+    text = profile.summary()
+    assert "Clean this sample" in text
+    assert "passes a sample" in text
+
+
+def test_every_status_has_advice():
+    assert all(len(status.advice) > 10 for status in cr.Status)
+    assert [s.name for s in cr.Status if s.usable] == ["CONVERGED", "STALLED", "STEP_LIMIT"]

@@ -1,0 +1,77 @@
+import pytest
+import torch
+
+import credibly as cr
+from credibly.problem.fit_risk import FitRiskProblem
+from tests.reference import models, oracles
+
+WEIGHTS = torch.tensor([4.0, 6.0, 8.0, 3.0, 5.0], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("initial", ["fit", "ones"])
+def test_every_iterate_is_that_of_the_plain_loop(initial):
+    clf = cr.Classifier(models.smooth_network())
+    x0 = models.inputs(3)
+    solver = cr.ArrowHurwicz(primal_step=0.03, dual_step=0.2, initial=initial)
+    problem = FitRiskProblem(clf, x0, WEIGHTS)
+    state = solver.begin(problem, problem.evaluate(x0))
+    paths = [
+        oracles.algorithm_1(
+            lambda v: clf.losses(v.unsqueeze(0))[0],
+            x0[n],
+            WEIGHTS,
+            primal_step=0.03,
+            dual_step=0.2,
+            steps=25,
+            start=(
+                2 * clf.losses(x0[n : n + 1])[0].detach() / WEIGHTS
+                if initial == "fit"
+                else torch.ones(5, dtype=torch.float64)
+            ),
+        )
+        for n in range(3)
+    ]
+    for step in range(25):
+        for n in range(3):
+            x, multipliers = paths[n][step]
+            assert torch.allclose(state.x[n], x, atol=1e-12)
+            assert torch.allclose(state.multipliers[n], multipliers, atol=1e-12)
+        state = solver.advance(problem, state)
+
+
+def test_the_printed_box_is_the_text_with_weights_of_two():
+    clf = cr.Classifier(models.smooth_network())
+    x0 = models.inputs(2)
+    box = cr.ArrowHurwicz.as_printed(primal_step=0.02, dual_step=0.5, steps=4000)
+    printed = cr.credibility(clf, x0, gamma=2.0, solver=box)
+    exact = cr.credibility(clf, x0, gamma=2.0, solver=cr.LBFGS())
+    assert torch.allclose(printed.credibility, exact.credibility, atol=1e-5)
+    with pytest.raises(cr.InvalidArgumentError, match="gamma=2.0"):
+        cr.credibility(clf, x0, gamma=3.0, solver=box)
+
+
+def test_unstable_dual_steps_are_refused_and_stable_ones_are_not():
+    clf = cr.Classifier(models.smooth_network())
+    x0 = models.inputs(1)
+    with pytest.raises(cr.InvalidArgumentError, match=r"dual_step.*0\.4"):
+        cr.credibility(clf, x0, gamma=10.0, solver=cr.ArrowHurwicz(dual_step=0.4))
+    fine = cr.ArrowHurwicz(dual_step=0.39, primal_step=0.01, steps=5000)
+    assert cr.credibility(clf, x0, gamma=10.0, solver=fine).status[0].usable
+
+
+def test_the_stability_limit_is_where_the_recursion_says():
+    # with the losses held fixed, lambda -> (1 - eta w / 2) lambda + eta l
+    for eta, grows in ((0.39, False), (0.41, True)):
+        value = torch.tensor(5.0)
+        for _ in range(200):
+            value = value + eta * (3.0 - 10.0 * value / 2)
+        assert bool(value.abs() > 10) == grows
+
+
+def test_too_long_a_primal_step_diverges_but_keeps_the_best_point():
+    clf = models.affine_classifier()
+    wild = cr.ArrowHurwicz(primal_step=3.0, steps=2000, patience=None)
+    profile = cr.credibility(clf, models.inputs(2, 6), gamma=5.0, solver=wild)
+    assert set(profile.status) <= {cr.Status.NON_FINITE_MODEL, cr.Status.STEP_LIMIT}
+    assert bool(profile.credibility.isfinite().all())
+    assert bool((profile.certificate.decrease >= 0).all())

@@ -1,0 +1,33 @@
+import pytest
+import torch
+
+import credibly as cr
+from tests.reference import models
+
+
+def test_an_affine_model_is_solved_in_one_step():
+    profile = cr.credibility(
+        models.affine_classifier(), models.inputs(4, 6), gamma=20.0, solver=cr.GaussNewton()
+    )
+    assert profile.steps.tolist() == [1] * 4
+    assert set(profile.status) == {cr.Status.CONVERGED}
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "logistic", "one_versus_rest_hinge"])
+def test_stored_and_matrix_free_steps_lead_to_the_same_point(loss):
+    clf = cr.Classifier(models.smooth_network(), loss=loss)
+    x0 = models.inputs(4)
+    dense = cr.credibility(clf, x0, gamma=30.0, solver=cr.GaussNewton(jacobian="dense"))
+    free = cr.credibility(
+        clf, x0, gamma=30.0, solver=cr.GaussNewton(jacobian="free", products=40, steps=300)
+    )
+    assert torch.allclose(dense.perturbed, free.perturbed, atol=1e-6)
+
+
+def test_many_classes_are_solved_without_storing_the_jacobian():
+    clf = models.affine_classifier(features=20, classes=1000, scale=0.3)
+    x0 = models.inputs(2, 20)
+    profile = cr.credibility(clf, x0, gamma=3000.0, solver=cr.GaussNewton())
+    best = cr.credibility(clf, x0, gamma=3000.0, solver=cr.LBFGS())
+    assert torch.allclose(profile.credibility, best.credibility, atol=1e-5)
+    assert float(profile.passes.max()) < 1000  # one Jacobian alone would take 667

@@ -1,0 +1,112 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+import credibly as cr
+from credibly.problem.fit_risk import FitRiskProblem
+from credibly.solve.loop import solve
+from tests.reference import models
+
+
+def problem(count=5, gamma=30.0):
+    clf = cr.Classifier(models.smooth_network())
+    weights = torch.full((5,), gamma, dtype=torch.float64)
+    return FitRiskProblem(clf, models.inputs(count), weights)
+
+
+def test_finished_samples_leave_the_batch():
+    net, sizes = models.smooth_network(), []
+
+    def counted(x):
+        sizes.append(len(x))
+        return net(x)
+
+    p = replace(problem(), classifier=cr.Classifier(counted))
+    solution = solve(p, cr.LBFGS(), chunk_size=5)
+    assert len(set(solution.steps.tolist())) > 1, "all samples took equally long: nothing to see"
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] < 5
+    assert sum(sizes) == int(solution.passes.sum())
+
+
+def test_chunks_bound_the_batch_the_model_sees():
+    net, sizes = models.smooth_network(), []
+
+    def counted(x):
+        sizes.append(len(x))
+        return net(x)
+
+    solve(replace(problem(), classifier=cr.Classifier(counted)), cr.Hybrid(), chunk_size=2)
+    assert max(sizes) == 2
+
+
+def test_progress_never_falls_and_ends_at_one():
+    seen = []
+    solve(problem(), cr.Hybrid(), chunk_size=2, tick=seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == pytest.approx(1.0)
+
+
+def test_a_step_limit_is_called_so_and_returns_the_best_point():
+    p = problem()
+    short = solve(p, cr.GradientDescent(step=0.01, steps=3), chunk_size=5)
+    assert set(short.status.tolist()) == {cr.Status.STEP_LIMIT}
+    assert bool((p.objective(short.x) < p.objective(p.x0)).all())
+
+
+def test_the_best_point_is_kept_when_the_iterates_get_worse():
+    p = problem(gamma=1.0)
+    overshooting = cr.GradientDescent(step=1.2, steps=60, patience=None)
+    solution = solve(p, overshooting, chunk_size=5)
+    assert bool((p.objective(solution.x) <= p.objective(p.x0)).all())
+
+
+def test_kinked_networks_stall_and_say_so():
+    clf = cr.Classifier(models.relu_network())
+    profile = cr.credibility(clf, models.inputs(12), gamma=5.0)
+    assert cr.Status.STALLED in profile.status
+    stalled = torch.tensor([status is cr.Status.STALLED for status in profile.status])
+    assert bool((profile.certificate.relative_stationarity[stalled] > 1e-6).all())
+    assert "kink" in cr.Status.STALLED.advice
+
+
+def test_the_default_is_at_least_as_good_as_its_first_stage_alone_on_kinks():
+    clf = cr.Classifier(models.relu_network(seed=3))
+    x0 = models.inputs(20, seed=9)
+    hybrid = cr.credibility(clf, x0, gamma=5.0)
+    first = cr.credibility(clf, x0, gamma=5.0, solver=cr.Hybrid().stages()[0])
+    assert bool((hybrid.certificate.objective <= first.certificate.objective * (1 + 1e-12)).all())
+    assert float(hybrid.certificate.objective.sum()) < float(first.certificate.objective.sum())
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: cr.LBFGS(memory=0), "memory"),
+        (lambda: cr.LBFGS(steps=0), "steps"),
+        (lambda: cr.LBFGS(tolerance=-1.0), "tolerance"),
+        (lambda: cr.LBFGS(decrease=1.0), "decrease"),
+        (lambda: cr.LBFGS(patience=0), "patience"),
+        (lambda: cr.GradientDescent(step=0.0), "step"),
+        (lambda: cr.GradientDescent(momentum=1.0), "momentum"),
+        (lambda: cr.GradientDescent(scaling="rmsprop"), "scaling"),
+        (lambda: cr.GradientDescent(schedule="linear"), "schedule"),
+        (lambda: cr.GaussNewton(jacobian="sparse"), "jacobian"),
+        (lambda: cr.GaussNewton(products=0), "products"),
+        (lambda: cr.ArrowHurwicz(primal_step=-1.0), "primal_step"),
+        (lambda: cr.ArrowHurwicz(initial="zeros"), "initial"),
+        (lambda: cr.Hybrid(effort=0.0), "effort"),
+    ],
+)
+def test_impossible_settings_are_refused_by_name(make, name):
+    with pytest.raises(cr.InvalidArgumentError, match=f"`{name}`"):
+        make()
+
+
+def test_solvers_are_immutable_values():
+    solver = cr.LBFGS(memory=4)
+    with pytest.raises(AttributeError):
+        solver.memory = 5
+    assert solver == cr.LBFGS(memory=4)
+    assert "memory=4" in repr(solver)
