@@ -69,18 +69,18 @@ def time_ratio(rounds: int) -> dict[str, float]:
 
 
 def _peak(what: str) -> float:
-    """Growth of this process's peak memory in MiB while it does one thing."""
+    """Growth of this process's peak memory in MiB: a solve, or the same passes alone."""
     sample = load_sample()
     x, weights = sample.images[:BATCH], torch.full((10,), 200.0)
-    _bare_pass(sample.net, x[:2])  # libraries loaded, threads started
-    solve(FitRiskProblem(cr.Classifier(sample.net), x[:2], weights), cr.Hybrid(), chunk_size=2)
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of loading the libraries
+    problem = FitRiskProblem(cr.Classifier(sample.net), x, weights)
+    sizes = json.loads(os.environ["CREDIBLY_BATCH_SIZES"])
+    solve(problem.select(slice(0, 2)), cr.Hybrid(), chunk_size=2)  # libraries and threads
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of loading them
     before = _high_water()
     if what == "bare":
-        for _ in range(20):
-            _bare_pass(sample.net, x)
+        for size in sizes:
+            _bare_pass(sample.net, x[:size])
     else:
-        problem = FitRiskProblem(cr.Classifier(sample.net), x, weights)
         solve(problem, cr.Hybrid(), chunk_size=BATCH)
     return (_high_water() - before) / 1024
 
@@ -93,11 +93,15 @@ def _high_water() -> int:
 
 def memory_ratio() -> dict[str, float]:
     """Peak memory of a solve and of bare passes, each measured in a fresh process."""
-    found = {}
+    found, (sizes, _) = {}, _recorded()
     for what in ("bare", "solve"):
         command = [sys.executable, "-m", "benchmarks.overhead", "--peak", what]
         # large blocks go back to the system at once, so that the peak is that of live tensors
-        settings = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
+        settings = {
+            **os.environ,
+            "MALLOC_MMAP_THRESHOLD_": "65536",
+            "CREDIBLY_BATCH_SIZES": json.dumps(sizes),
+        }
         done = subprocess.run(  # noqa: S603
             command, capture_output=True, text=True, check=True, env=settings
         )

@@ -35,15 +35,14 @@ MEASURED: dict[str, Solver] = {
         scaling="adam", schedule="cosine", step=0.7, momentum=0.7, forgetting=0.8,
         steps=90, patience=None,
     ),
-    "GradientDescent, plain .02": cr.GradientDescent(step=0.02, steps=400, patience=None),
-    "ArrowHurwicz .001": cr.ArrowHurwicz(primal_step=0.001, steps=1500, patience=None),
-    "ArrowHurwicz .003": cr.ArrowHurwicz(primal_step=0.003, steps=1500, patience=None),
-    "ArrowHurwicz .01": cr.ArrowHurwicz(primal_step=0.01, steps=1500, patience=None),
-    "ArrowHurwicz .03": cr.ArrowHurwicz(primal_step=0.03, steps=1500, patience=None),
+    "GradientDescent, plain .02": cr.GradientDescent(step=0.02, steps=300, patience=None),
+    "ArrowHurwicz .003": cr.ArrowHurwicz(primal_step=0.003, steps=1000, patience=None),
+    "ArrowHurwicz .01": cr.ArrowHurwicz(primal_step=0.01, steps=1000, patience=None),
+    "ArrowHurwicz .03": cr.ArrowHurwicz(primal_step=0.03, steps=1000, patience=None),
 }  # fmt: skip
 REFERENCES: dict[str, Solver] = {
     "Hybrid, effort 8": cr.Hybrid(effort=8),
-    "LBFGS, 600": cr.LBFGS(steps=600, patience=None),
+    "LBFGS, 400": cr.LBFGS(steps=400, patience=None),
     "Adam .9 .999, cosine 600": cr.GradientDescent(
         scaling="adam", schedule="cosine", step=1.0, momentum=0.9, forgetting=0.999,
         steps=600, patience=None,
@@ -189,22 +188,27 @@ def main() -> None:
     given = parser.parse_args()
     torch.backends.cudnn.allow_tf32 = False
     subject = models.load(given.model, given.data, given.images, given.device)
-    results = [study(subject, space, given.chunk) for space in given.spaces]
-    for result in results:
-        show(result)
-    if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
-        where = {
-            "command": "python -m benchmarks.solvers",
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "device": torch.cuda.get_device_name() if given.device == "cuda" else "cpu, 2 cores",
-            "precision": "float32, no TF32",
-            "version": cr.__version__,
-        }
-        (given.out / f"solvers-{subject.name}.json").write_text(
-            json.dumps({"made_with": where, "studies": results}, indent=1) + "\n"
-        )
+    results = []
+    for space in given.spaces:
+        results.append(study(subject, space, given.chunk))
+        show(results[-1])
+        if given.out:
+            write(given.out, subject.name, given.device, results)
+
+
+def write(folder: Path, name: str, device: str, results: list[dict[str, object]]) -> None:
+    """One JSON file a model, with what is needed to repeat it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    where = {
+        "command": "python -m benchmarks.solvers",
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        "precision": "float32, no TF32",
+        "version": cr.__version__,
+    }
+    content = {"made_with": where, "studies": results}
+    (folder / f"solvers-{name}.json").write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

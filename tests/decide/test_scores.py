@@ -76,7 +76,7 @@ def test_bad_scores_and_coverages_are_refused():
     for coverage in (0.0, 1.5, -1.0):
         with pytest.raises(cr.InvalidArgumentError, match="`coverage`"):
             good.at(coverage)
-    with pytest.raises(cr.InvalidArgumentError, match="`score`.*1 NaN"):
+    with pytest.raises(cr.InvalidArgumentError, match=r"`score`.*1 NaN"):
         accuracy_against_coverage(torch.tensor([1.0, math.nan]), torch.tensor([True, False]))
     with pytest.raises(cr.InvalidArgumentError, match="same length"):
         accuracy_against_coverage(torch.tensor([1.0]), torch.tensor([True, False]))

@@ -128,12 +128,11 @@ def test_a_numpy_array_is_checked_like_a_tensor(classifier):
     "array",
     [
         np.array([["a", "b"]]),
-        np.ones((2, 4), dtype=np.longdouble),
         np.ones((2, 4), dtype=">f8"),
         np.zeros((2, 4), dtype="datetime64[s]"),
         np.zeros((2, 4), dtype=[("height", "f8"), ("width", "f8")]),
     ],
-    ids=["text", "long double", "foreign byte order", "dates", "records"],
+    ids=["text", "foreign byte order", "dates", "records"],
 )
 def test_a_numpy_array_that_cannot_become_a_tensor_is_refused(classifier, array):
     error = _refusal(classifier, array)

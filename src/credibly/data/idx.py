@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import struct
 import zlib
 from pathlib import Path
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from credibly.errors import FileFormatError
 
 _UNSIGNED_BYTE = 0x08
+_MOST_DIMENSIONS = 32  # what every NumPy can hold
 _LARGEST = 1 << 31
 """Bytes; a header that announces more is a damaged file, not a data set."""
 
@@ -56,6 +58,8 @@ def _header(content: bytes, name: str) -> tuple[tuple[int, ...], int]:
     if dimensions == 0 or len(content) < offset:
         raise FileFormatError(f"{name}: the IDX header of {dimensions} dimensions is cut short.")
     shape = struct.unpack(f">{dimensions}I", content[4:offset])
-    if np.prod(shape, dtype=np.float64) > _LARGEST:
-        raise FileFormatError(f"{name}: the IDX header announces an absurd shape {shape}.")
+    if dimensions > _MOST_DIMENSIONS or math.prod(max(size, 1) for size in shape) > _LARGEST:
+        raise FileFormatError(
+            f"{name}: the IDX header announces {dimensions} dimensions of an absurd shape {shape}."
+        )
     return shape, offset

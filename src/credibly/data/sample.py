@@ -44,7 +44,8 @@ def load_sample() -> Sample:
     with as_file(folder / "weights.safetensors") as path, safe_open(path, "pt") as file:
         facts = file.metadata()
         weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a dict
-    net = SmallResNet(width=int(json.loads(facts["architecture"])["width"]))
+    with torch.random.fork_rng(devices=[]):  # the random start is overwritten at once
+        net = SmallResNet(width=int(json.loads(facts["architecture"])["width"]))
     net.load_state_dict(weights)
     with as_file(folder / "images.npz") as path, np.load(path, allow_pickle=False) as arrays:
         images = torch.from_numpy(arrays["images"]).unsqueeze(1).float() / 255

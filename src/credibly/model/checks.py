@@ -7,6 +7,7 @@ that a bad row is left to its own status.
 from __future__ import annotations
 
 import warnings
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -26,21 +27,44 @@ def check_model(classifier: Classifier, x: Tensor) -> None:
         return
     devices = [x.device] if x.is_cuda else []
     with torch.random.fork_rng(devices=devices):  # a random model must not advance the generator
-        pair = usable if len(usable) == 2 else torch.cat([usable, usable * 0.5])
+        pair = _two_samples(usable)
         together = _outputs(classifier, pair)
         again = _outputs(classifier, pair)
-        alone = _outputs(classifier, pair[:1])
+        alone = torch.cat([_outputs(classifier, pair[:1]), _outputs(classifier, pair[1:])])
         _check_repeatable(together, again)
-        _check_uncoupled(together[:1], alone)
+        _check_uncoupled(together, alone)
         _check_losses(classifier, together)
         _check_kind_of_outputs(classifier, pair)
-        losses_and_pull(classifier, pair[:1], torch.ones_like)  # raises where no gradient flows
+        _check_gradient(classifier, pair[:1])
+
+
+def _two_samples(usable: Tensor) -> Tensor:
+    """Two samples that differ: equal ones cannot show that a model mixes them."""
+    if len(usable) == 2 and not torch.equal(usable[0], usable[1]):
+        return usable
+    first = usable[:1]
+    return torch.cat([first, torch.where(first == 0, 0.5, 0.5 * first)])
+
+
+def _check_gradient(classifier: Classifier, x: Tensor) -> None:
+    try:
+        losses_and_pull(classifier, x, torch.ones_like)
+    except (ModelError, InvalidArgumentError):
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"no gradient could be taken through the model: {type(error).__name__}: {error}",
+            remedy="Every step from the input to the output must be differentiable and use "
+            "tensors made outside of torch.inference_mode.",
+        ) from error
 
 
 def _outputs(classifier: Classifier, x: Tensor) -> Tensor:
     try:
         with torch.inference_mode(False), torch.no_grad():
-            return classifier.logits(x.clone() if x.is_inference() else x)
+            given = x.clone()
+            writes = given._version  # noqa: SLF001  # autograd's own count of writes into a tensor
+            outputs = classifier.logits(given)
     except (ModelError, InvalidArgumentError):
         raise
     except Exception as error:
@@ -50,6 +74,13 @@ def _outputs(classifier: Classifier, x: Tensor) -> Tensor:
             remedy="It must accept batches of any size with the sample axis first; a "
             "torch.export program needs a dynamic batch dimension.",
         ) from error
+    if given._version != writes:  # noqa: SLF001
+        raise ModelError(
+            "the model writes into its input, in place",
+            remedy="Make a new tensor: x = x - mean and not x -= mean, inplace=False in the first "
+            "layer.",
+        )
+    return outputs
 
 
 def _check_evaluation_mode(classifier: Classifier) -> None:
@@ -71,10 +102,10 @@ def _check_evaluation_mode(classifier: Classifier) -> None:
 def _check_no_inference_weights(classifier: Classifier) -> None:
     if not isinstance(classifier.net, nn.Module):
         return
-    for name, parameter in classifier.net.named_parameters():
-        if parameter.is_inference():
+    for name, tensor in chain(classifier.net.named_parameters(), classifier.net.named_buffers()):
+        if tensor.is_inference():
             raise ModelError(
-                f"the parameter {name!r} was created inside torch.inference_mode and cannot take "
+                f"the tensor {name!r} was created inside torch.inference_mode and cannot take "
                 "part in a gradient",
                 remedy="Build or load the model outside of inference_mode.",
             )

@@ -71,12 +71,14 @@ class Classifier:
         if logits.shape[1] == 1:
             logits = self.loss.two_classes(logits)
         losses = self.loss(logits)
-        if losses.dim() != 2 or len(losses) != len(logits):
+        if not isinstance(losses, Tensor) or losses.dim() != 2 or len(losses) != len(logits):
             raise InvalidArgumentError(
                 "loss",
                 expected=f"a loss that maps outputs {tuple(logits.shape)} to losses "
                 f"({len(logits)}, K)",
-                came=f"shape {tuple(losses.shape)}",
+                came=f"shape {tuple(losses.shape)}"
+                if isinstance(losses, Tensor)
+                else type(losses).__name__,
                 remedy="Return one row a sample and one column a class, without averaging.",
             )
         return losses
@@ -104,6 +106,11 @@ class Classifier:
                 "is needed",
                 remedy="Pick the logits out: Classifier(lambda x: net(x)[0]) for a tuple, "
                 "Classifier(lambda x: net(x).logits) for an output object.",
+            )
+        if not outputs.is_floating_point():
+            raise ModelError(
+                f"the model returned numbers of type {outputs.dtype}, which have no derivative",
+                remedy="Return logits or probabilities; leave out argmax and rounding.",
             )
         if outputs.dim() == 1 and len(outputs) == count:
             outputs = outputs.unsqueeze(1)

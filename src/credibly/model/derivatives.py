@@ -43,10 +43,14 @@ def _native_recurrence(classifier: Classifier) -> Iterator[None]:
         torch.backends.cudnn.enabled = before
 
 
+def ordinary(x: Tensor) -> Tensor:
+    """`x` itself, or a copy that autograd accepts where `x` was made in inference mode."""
+    return x.clone() if x.is_inference() else x
+
+
 def leaf(x: Tensor) -> Tensor:
     """A fresh leaf with the values of `x`; inference tensors are copied out of their mode."""
-    x = x.clone() if x.is_inference() else x.detach()
-    return x.requires_grad_(True)
+    return ordinary(x).detach().requires_grad_(True)
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Evaluation:
 def losses_only(classifier: Classifier, x: Tensor) -> Tensor:
     """Losses (n, K): one forward."""
     with torch.inference_mode(False), torch.no_grad():
-        return classifier.losses(x.clone() if x.is_inference() else x)
+        return classifier.losses(ordinary(x))
 
 
 def losses_and_pull(
@@ -70,7 +74,7 @@ def losses_and_pull(
     with differentiable(classifier):
         x = leaf(x)
         losses = classifier.losses(x)
-        fixed = multipliers(losses.detach())
+        fixed = ordinary(multipliers(losses.detach()))
         return Evaluation(losses.detach(), _gradient((losses * fixed).sum(), x))
 
 
@@ -97,7 +101,7 @@ def sketched_trace(classifier: Classifier, x: Tensor, probes: Tensor) -> Tensor:
         losses = classifier.losses(x)
         squares = [
             _gradient((losses * probe).sum(), x, keep=True).flatten(1).square().sum(1)
-            for probe in probes
+            for probe in ordinary(probes)
         ]
         return torch.stack(squares).mean(0)
 
@@ -118,12 +122,12 @@ class OutputLinearisation:
     def transposed(self, u: Tensor) -> Tensor:
         """J^T u, shaped like x: one backward."""
         with differentiable(self._classifier):
-            return _gradient((self._outputs * u).sum(), self._x, keep=True)
+            return _gradient((self._outputs * ordinary(u)).sum(), self._x, keep=True)
 
     def forward(self, v: Tensor) -> Tensor:
         """J v (n, m): about two backwards."""
         with differentiable(self._classifier):
-            return _gradient((self._adjoint * v).sum(), self._dummy, keep=True)
+            return _gradient((self._adjoint * ordinary(v)).sum(), self._dummy, keep=True)
 
 
 def hessian_vector_product(
@@ -133,9 +137,7 @@ def hessian_vector_product(
     with differentiable(classifier):
         x = leaf(x)
         slope = _gradient(fit(classifier.losses(x)).sum(), x, graph=True)
-        if not slope.requires_grad:  # piecewise linear in x: no curvature anywhere
-            return torch.zeros_like(v)
-        return _gradient((slope * v).sum(), x)
+        return _gradient((slope * ordinary(v)).sum(), x, constant=True)
 
 
 def output_curvature(fit: Callable[[Tensor], Tensor], outputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -144,9 +146,7 @@ def output_curvature(fit: Callable[[Tensor], Tensor], outputs: Tensor) -> tuple[
         z = leaf(outputs)
         slope = _gradient(fit(z).sum(), z, graph=True)
         columns = [
-            _gradient(slope[:, k].sum(), z, keep=True)
-            if slope.requires_grad
-            else torch.zeros_like(outputs)
+            _gradient(slope[:, k].sum(), z, keep=True, constant=True)
             for k in range(outputs.shape[1])
         ]
     return slope.detach(), torch.stack(columns, dim=1)
@@ -157,7 +157,7 @@ def output_curvature_product(fit: Callable[[Tensor], Tensor], outputs: Tensor, v
     with torch.inference_mode(False), torch.enable_grad():
         z = leaf(outputs)
         slope = _gradient(fit(z).sum(), z, graph=True)
-        return _gradient((slope * v).sum(), z) if slope.requires_grad else torch.zeros_like(v)
+        return _gradient((slope * ordinary(v)).sum(), z, constant=True)
 
 
 def _rows(values: Tensor, x: Tensor) -> Tensor:
@@ -169,15 +169,20 @@ def _rows(values: Tensor, x: Tensor) -> Tensor:
     )
 
 
-def _gradient(scalar: Tensor, x: Tensor, *, keep: bool = False, graph: bool = False) -> Tensor:
-    if not scalar.requires_grad:
+def _gradient(
+    scalar: Tensor, x: Tensor, *, keep: bool = False, graph: bool = False, constant: bool = False
+) -> Tensor:
+    """Gradient by x; only where `constant` is said may x be missing from the graph (zero then)."""
+    found = None
+    if scalar.requires_grad:  # trainable parameters alone make this true: x may still be missing
+        (found,) = torch.autograd.grad(
+            scalar, x, retain_graph=keep or graph, create_graph=graph, allow_unused=True
+        )
+    if found is None and not constant:
         raise ModelError(
             "no gradient reaches the input: the model's output does not depend on it through "
             "differentiable operations",
             remedy="Look for .detach(), torch.no_grad(), .numpy(), .item(), rounding or argmax "
             "inside the model or its preprocess.",
         )
-    (found,) = torch.autograd.grad(
-        scalar, x, retain_graph=keep or graph, create_graph=graph, allow_unused=True
-    )
     return torch.zeros_like(x) if found is None else found

@@ -36,7 +36,15 @@ def _as_tensor(x: Array, name: str) -> Tensor:
     if isinstance(x, Tensor):
         return x
     if isinstance(x, np.ndarray) and x.dtype != object:
-        return torch.from_numpy(np.ascontiguousarray(x))
+        try:
+            return torch.from_numpy(np.require(x, requirements=["C", "W"]))  # copies if read-only
+        except (TypeError, ValueError) as error:
+            raise InvalidArgumentError(
+                name,
+                expected="a tensor or a NumPy array of numbers (n, ...)",
+                came=f"an array of {x.dtype}, which torch cannot take",
+                remedy=f"Convert it first, for example {name}.astype('float32').",
+            ) from error
     raise InvalidArgumentError(
         name,
         expected="a tensor or a NumPy array of numbers (n, ...)",
@@ -80,8 +88,11 @@ def _check_precision(classifier: Classifier, x: Tensor, name: str) -> None:
 
 
 def _check_device(classifier: Classifier, x: Tensor, name: str) -> None:
-    wanted = classifier.device
-    if wanted is None or (wanted.type == x.device.type and wanted.index in (None, x.device.index)):
+    wanted, found = classifier.device, x.device
+    if wanted is None or (
+        wanted.type == found.type
+        and (wanted.index == found.index or None in (wanted.index, found.index))
+    ):
         return
     raise InvalidArgumentError(
         name,

@@ -44,7 +44,7 @@ class Logistic(Loss):
     """l_k = log(1 + exp(-z_k)): one against the rest, so also several labels at once."""
 
     def __call__(self, outputs: Tensor) -> Tensor:
-        return functional.softplus(-outputs)
+        return -functional.logsigmoid(outputs)  # softplus is cut off at 20
 
     def two_classes(self, logit: Tensor) -> Tensor:
         return torch.cat([-logit, logit], dim=1)

@@ -8,6 +8,9 @@ from credibly.solve.base import Solver, Stage, State, require
 from credibly.solve.gradient_descent import GradientDescent
 from credibly.solve.lbfgs import LBFGS
 
+_PAIRS = 5
+"""Curvature pairs: on rough networks more of them cost memory and buy nothing."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Hybrid(Solver):
@@ -32,13 +35,16 @@ class Hybrid(Solver):
 
     def stages(self) -> tuple[Stage[State], ...]:
         quick, thorough = round(20 * self.effort), round(50 * self.effort)
-        descend = LBFGS(steps=200, decrease=0.05, patience=6, tolerance=self.tolerance)
+        descend = LBFGS(
+            steps=200, memory=_PAIRS, decrease=0.05, patience=6, tolerance=self.tolerance
+        )
         anneals = (
             _anneal(max(1, quick), 0.2, 0.5, 0.6, self.tolerance),
             _anneal(max(1, thorough), 0.45, 0.6, 0.8, self.tolerance),
         )
         settle = LBFGS(
             steps=max(8, round(100 * self.effort)),
+            memory=_PAIRS,
             decrease=0.002,
             patience=4,
             tolerance=self.tolerance,
