@@ -197,18 +197,27 @@ def main() -> None:
 
 
 def write(folder: Path, name: str, device: str, results: list[dict[str, object]]) -> None:
-    """One JSON file a model, with what is needed to repeat it."""
+    """One JSON file a model, with what is needed to repeat it; null means never."""
     folder.mkdir(parents=True, exist_ok=True)
+    files = "" if name == "embedded" else f" --model {name}.safetensors --data IMAGES"
     where = {
-        "command": "python -m benchmarks.solvers",
+        "command": f"python -m benchmarks.solvers{files}",
         "torch": torch.__version__,
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "precision": "float32, no TF32",
         "version": cr.__version__,
     }
-    content = {"made_with": where, "studies": results}
-    (folder / f"solvers-{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+    content = json.dumps(_never_as_null({"made_with": where, "studies": results}), indent=1)
+    (folder / f"solvers-{name}.json").write_text(content + "\n")
+
+
+def _never_as_null(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _never_as_null(inside) for key, inside in value.items()}
+    if isinstance(value, list):
+        return [_never_as_null(inside) for inside in value]
+    return None if value == float("inf") else value
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def augment(images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def train(net: nn.Module, images: Tensor, labels: Tensor, *, epochs: int, seed: int) -> None:
-    """SGD with momentum, label smoothing and one cycle of the learning rate."""
+    """SGD with Nesterov momentum and one cycle of the learning rate."""
     generator = torch.Generator().manual_seed(seed)
     batch = 250
     steps = len(images) // batch

@@ -92,7 +92,7 @@ def test_the_shortest_vector_of_a_hull_is_found():
 
 def test_shapes_and_signs_are_checked(solved):
     clf, profile = solved
-    with pytest.raises(cr.InvalidArgumentError, match="`x`.*shape of x0"):
+    with pytest.raises(cr.InvalidArgumentError, match=r"`x`.*shape of x0"):
         cr.certify(clf, profile.x0, profile.perturbed[:2], gamma=GAMMA)
     with pytest.raises(cr.InvalidArgumentError, match="`multipliers`"):
         cr.certify(

@@ -46,7 +46,7 @@ def test_the_printed_box_is_the_text_with_weights_of_two():
     printed = cr.credibility(clf, x0, gamma=2.0, solver=box)
     exact = cr.credibility(clf, x0, gamma=2.0, solver=cr.LBFGS())
     assert torch.allclose(printed.credibility, exact.credibility, atol=1e-5)
-    with pytest.raises(cr.InvalidArgumentError, match="gamma=2.0"):
+    with pytest.raises(cr.InvalidArgumentError, match=r"gamma=2\.0"):
         cr.credibility(clf, x0, gamma=3.0, solver=box)
 
 

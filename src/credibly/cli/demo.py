@@ -20,12 +20,16 @@ MAIN = 200.0
 
 
 def demo(
+    *,
     out: Annotated[
         Path, typer.Option(help="Folder for the page and the profiles; made if needed.")
     ] = Path("credibly-demo"),
     images: Annotated[
         int, typer.Option(min=20, max=1000, help="How many of the embedded images to solve.")
     ] = 1000,
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="Also write each figure as a PNG file.")
+    ] = False,
 ) -> None:
     """Solve profiles of 1000 embedded images and write a page about them."""
     from credibly.report.extras import require_report_extra
@@ -39,7 +43,7 @@ def demo(
     )
     results = _solve(images)
     _print(console, results)
-    page = _write(out, results)
+    page = _write(out, results, pictures=pictures)
     console.print(f"\nPage: [bold]{page}[/]  (open it in a browser; everything is inside)")
 
 
@@ -106,11 +110,13 @@ def _print_extremes(console: Console, results: DemoResults) -> None:
     console.print(table)
 
 
-def _write(out: Path, results: DemoResults) -> Path:
-    from credibly.report.demo_page import render
+def _write(out: Path, results: DemoResults, *, pictures: bool) -> Path:
+    from credibly.report import demo_page
 
     out.mkdir(parents=True, exist_ok=True)
-    page = out / "index.html"
-    page.write_text(render(results), encoding="utf-8")
+    page, images = out / "index.html", demo_page.pictures(results)
+    page.write_text(demo_page.render(results, images), encoding="utf-8")
+    for name, image in images.items() if pictures else ():
+        (out / f"{name}.png").write_bytes(image)
     results.profile.save(out / "profiles.safetensors")
     return page

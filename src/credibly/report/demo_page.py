@@ -91,8 +91,8 @@ class DemoResults:
         return order[:SHOWN], order[-SHOWN:][::-1]
 
 
-def render(results: DemoResults) -> str:
-    """The page as HTML."""
+def render(results: DemoResults, images: Mapping[str, bytes]) -> str:
+    """The page as HTML, with the images of `pictures` inside."""
     template = jinja2.Template(
         (files("credibly.report") / "demo_page.html.j2").read_text("utf-8"),
         autoescape=True,
@@ -100,7 +100,7 @@ def render(results: DemoResults) -> str:
     )
     page: str = template.render(
         facts=_facts(results),
-        pictures={name: style.as_data_uri(image) for name, image in pictures(results).items()},
+        pictures={name: style.as_data_uri(image) for name, image in images.items()},
         table=_table(results),
         costs=_costs(results),
     )
@@ -135,11 +135,13 @@ def _example(results: DemoResults) -> tuple[int, str, str]:
     truth = name(int(results.labels[n]))
     probability = float(profile.fit[n].max().exp())
     title = f"predicted {name(before)} ({probability:.0%} by softmax); in truth {truth}"
+    why = "Of the mistakes that the trade-off overturns, softmax was surest of this one. "
     text = (
-        f"The network says {name(before)} and softmax gives it {probability:.1%}; it is in truth "
+        (why if bool(wrong[n] and lost[n]) else "")
+        + f"The network says {name(before)} and softmax gives it {probability:.1%}; it is in truth "
         f"{truth}. A change of length {float(profile.risk[n].sqrt()):.2f} (of an image of length "
         f"{float(profile.x0[n].norm()):.1f}) is enough to bring all ten classes close together, "
-        f"and {name(after)} comes out ahead: this prediction should not be trusted."
+        f"and {name(after)} comes out ahead."
     )
     return n, title, text
 

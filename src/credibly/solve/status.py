@@ -38,7 +38,7 @@ _ADVICE = {
     Status.STALLED: (
         "No further decrease was found though the gradient is not zero: usual on networks with "
         "ReLU or max-pooling, whose minima sit on kinks. certificate.relative_stationarity says "
-        "how far from zero; for a little more decrease raise the solver's steps."
+        "how far from zero. For a little more decrease, at more passes, use Hybrid(effort=4)."
     ),
     Status.STEP_LIMIT: (
         "The steps ran out while the objective was still falling. Raise the solver's steps, or "

@@ -1,0 +1,104 @@
+"""The commands as a person would type them."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import credibly as cr
+from credibly.cli.app import app
+
+RUNNER = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    out = tmp_path_factory.mktemp("demo") / "new" / "folder"
+    result = RUNNER.invoke(app, ["demo", "--images", "40", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    return out, result.output
+
+
+def test_the_demo_prints_a_table_and_what_it_cost(demo):
+    _, text = demo
+    assert "Accuracy when answering only the most trusted share" in text
+    assert "passes a sample" in text
+    assert "ms an image" in text
+
+
+def test_the_demo_page_stands_alone_and_shows_every_figure(demo):
+    out, _ = demo
+    page = (out / "index.html").read_text("utf-8")
+    assert page.count('src="data:image/png;base64,') == 6
+    outside = re.findall(r'(?:src|href)="(?!data:)', page)
+    assert outside == []
+    assert "<script" not in page
+    for words in (
+        "What gamma does",
+        "Abstaining",
+        "most credible",
+        "least credible",
+        "What it cost",
+    ):
+        assert words in page
+
+
+def test_the_profiles_of_the_demo_can_be_loaded_and_certified(demo):
+    out, _ = demo
+    profile = cr.Profile.load(out / "profiles.safetensors")
+    from credibly.data.sample import load_sample
+
+    clf = cr.Classifier(load_sample().net)
+    assert len(profile) == 40
+    assert profile.gamma == 200.0
+    verdict = cr.certify(clf, profile.x0, profile.perturbed, gamma=200.0).holds()
+    assert float(verdict.double().mean()) >= 0.95
+
+
+def test_impossible_options_are_refused_before_any_work():
+    result = RUNNER.invoke(app, ["demo", "--images", "5000"])
+    assert result.exit_code == 2
+    assert "less than or equal to 1000" in result.output
+
+
+def test_env_and_version_print_what_a_report_needs():
+    text = RUNNER.invoke(app, ["env"]).output
+    assert f"credibly: {cr.__version__}" in text
+    assert f"torch: {torch.__version__}" in text
+    assert cr.__version__ in RUNNER.invoke(app, ["--version"]).output
+
+
+def test_no_command_shows_the_help():
+    done = subprocess.run(
+        [sys.executable, "-c", "from credibly.cli import main; main()"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "demo" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "call"),
+    [
+        ("pandas", "table", "p.to_pandas()"),
+        ("pyarrow", "table", "p.to_parquet('x.parquet')"),
+        ("matplotlib", "report", "extras.require_report_extra()"),
+        ("rich", "cli", "cr.credibility(clf, x, gamma=1.0, progress=True)"),
+    ],
+)
+def test_a_missing_extra_is_named(package, extra, call):
+    code = (
+        f"import sys; sys.modules[{package!r}] = None; "
+        "import torch, credibly as cr; from credibly.report import extras; "
+        "clf, x = cr.Classifier(lambda x: x), torch.randn(2, 3); "
+        "p = cr.credibility(clf, x, gamma=1.0); " + call
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert "MissingExtraError" in done.stderr
+    assert f"pip install 'credibly[{extra}]'" in done.stderr
