@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from credibly.problem.weights import auto_gamma, prior_weights
     from credibly.profile.certificate import Certificate, certify
     from credibly.profile.credibility import credibility
+    from credibly.profile.path import CredibilityPath, credibility_path
     from credibly.profile.profile import Profile
     from credibly.solve.arrow_hurwicz import ArrowHurwicz
     from credibly.solve.base import Solver
@@ -48,6 +49,7 @@ _HOME = {
     "ArrowHurwicz": "solve.arrow_hurwicz",
     "Certificate": "profile.certificate",
     "Classifier": "model.classifier",
+    "CredibilityPath": "profile.path",
     "CrediblyError": "errors",
     "CrediblyWarning": "errors",
     "CrossEntropy": "model.losses",
@@ -71,6 +73,7 @@ _HOME = {
     "auto_gamma": "problem.weights",
     "certify": "profile.certificate",
     "credibility": "profile.credibility",
+    "credibility_path": "profile.path",
     "prior_weights": "problem.weights",
 }
 
@@ -79,6 +82,7 @@ __all__ = [
     "ArrowHurwicz",
     "Certificate",
     "Classifier",
+    "CredibilityPath",
     "CrediblyError",
     "CrediblyWarning",
     "CrossEntropy",
@@ -102,6 +106,7 @@ __all__ = [
     "auto_gamma",
     "certify",
     "credibility",
+    "credibility_path",
     "prior_weights",
 ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Literal
@@ -10,13 +10,19 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from credibly.errors import InvalidArgumentError, MissingExtraError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import losses_only
+from credibly.model.derivatives import losses_only, ordinary
 from credibly.model.inputs import as_inputs, finite_rows
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.problem.weights import resolve_weights
+from credibly.profile.arguments import (
+    Progress,
+    check_bounds,
+    check_chunk_size,
+    check_solver,
+    ticking,
+)
 from credibly.profile.certificate import Certificate, Search, certificate_of
 from credibly.profile.profile import Profile, Settings
 from credibly.solve.base import Solver
@@ -25,8 +31,6 @@ from credibly.solve.loop import Solution, Tick, solve
 from credibly.solve.status import Status
 from credibly.types import Array, Bounds, per_sample
 from credibly.version import __version__
-
-Progress = bool | Callable[[float], None]
 
 
 def credibility(
@@ -61,27 +65,45 @@ def credibility(
         `profile.status`.
     """
     x0 = as_inputs(clf, x)
-    solver = _check_solver(solver)
-    _check_chunk_size(chunk_size)
-    bounds = _check_bounds(bounds, x0)
-    devices = [x0.device] if x0.is_cuda else []
-    with torch.random.fork_rng(devices=devices), torch.inference_mode(False):
-        x0 = x0.clone() if x0.is_inference() else x0
+    solver = check_solver(solver, default=Hybrid())
+    check_chunk_size(chunk_size)
+    bounds = check_bounds(bounds, x0)
+    with undisturbed(x0) as x0:
         check_model(clf, x0)
         w = resolve_weights(clf, x0, gamma=gamma, weights=weights)
-        problem = FitRiskProblem(clf, x0, w, bounds)
-        with _ticking(progress) as tick:
-            solution = solve(problem, solver, chunk_size=chunk_size, tick=tick)
-        settings = Settings(
-            weights=tuple(w.tolist()),
-            solver=repr(solver),
-            loss=repr(clf.loss),
-            dtype=str(x0.dtype),
-            classes=clf.classes,
-            bounds=bounds,
-            version=__version__,
-        )
-        return _assemble(problem, solution, settings, chunk_size)
+        with ticking(progress) as tick:
+            problem = FitRiskProblem(clf, x0, w, bounds)
+            return solved_profile(problem, solver, chunk_size=chunk_size, tick=tick)
+
+
+@contextmanager
+def undisturbed(x0: Tensor) -> Iterator[Tensor]:
+    """Leave the random generators as they are, and give inputs that autograd accepts."""
+    devices = [x0.device] if x0.is_cuda else []
+    with torch.random.fork_rng(devices=devices), torch.inference_mode(False):
+        yield ordinary(x0)
+
+
+def solved_profile(
+    problem: FitRiskProblem,
+    solver: Solver,
+    *,
+    chunk_size: int,
+    tick: Tick | None = None,
+    start: Tensor | None = None,
+) -> Profile:
+    """Solve from x0 or from `start`, and gather what belongs to the answer."""
+    solution = solve(problem, solver, chunk_size=chunk_size, tick=tick, start=start)
+    settings = Settings(
+        weights=tuple(problem.weights.tolist()),
+        solver=repr(solver),
+        loss=repr(problem.classifier.loss),
+        dtype=str(problem.x0.dtype),
+        classes=problem.classifier.classes,
+        bounds=problem.bounds,
+        version=__version__,
+    )
+    return _assemble(problem, solution, settings, chunk_size)
 
 
 def _assemble(
@@ -159,65 +181,3 @@ def _spread(certificate: Certificate | None, known: Tensor, x0: Tensor) -> Certi
             column[known] = getattr(certificate, f.name)
         values.append(column)
     return Certificate(*values)
-
-
-@contextmanager
-def _ticking(progress: Progress) -> Iterator[Tick | None]:
-    if progress is False:
-        yield None
-        return
-    if callable(progress):
-        yield progress
-        return
-    try:
-        from rich.progress import Progress as Bar
-    except ImportError as error:
-        raise MissingExtraError(package="rich", extra="cli", purpose="A progress bar") from error
-    with Bar(transient=True) as bar:
-        task = bar.add_task("solving profiles", total=1.0)
-        yield lambda share: bar.update(task, completed=share)
-
-
-def _check_solver(solver: Solver | None) -> Solver:
-    if solver is None:
-        return Hybrid()
-    if not isinstance(solver, Solver):
-        raise InvalidArgumentError(
-            "solver",
-            expected="a solver value such as credibly.LBFGS()",
-            came=repr(solver),
-            remedy="Mind the parentheses: a class is not a solver, and names are not accepted.",
-        )
-    return solver
-
-
-def _check_chunk_size(chunk_size: int) -> None:
-    if not isinstance(chunk_size, int) or isinstance(chunk_size, bool) or chunk_size < 1:
-        raise InvalidArgumentError(
-            "chunk_size",
-            expected="a whole number of samples >= 1",
-            came=repr(chunk_size),
-            remedy="It bounds memory; results do not depend on it.",
-        )
-
-
-def _check_bounds(bounds: Bounds | None, x0: Tensor) -> Bounds | None:
-    if bounds is None:
-        return None
-    low, high = float(bounds[0]), float(bounds[1])
-    if not low < high:
-        raise InvalidArgumentError(
-            "bounds",
-            expected="(low, high) with low < high",
-            came=repr(bounds),
-            remedy="For pixels pass (0.0, 1.0).",
-        )
-    inside = x0[finite_rows(x0)]
-    if bool(((inside < low) | (inside > high)).any()):
-        raise InvalidArgumentError(
-            "bounds",
-            expected="bounds that hold for the inputs themselves",
-            came=f"{bounds}; inputs span {float(inside.min()):.4g} to {float(inside.max()):.4g}",
-            remedy="Widen the bounds, or clamp the inputs first.",
-        )
-    return (low, high)

@@ -36,16 +36,21 @@ class Solution:
 
 
 def solve(
-    problem: FitRiskProblem, solver: Solver, *, chunk_size: int, tick: Tick | None = None
+    problem: FitRiskProblem,
+    solver: Solver,
+    *,
+    chunk_size: int,
+    tick: Tick | None = None,
+    start: Tensor | None = None,
 ) -> Solution:
-    """Solve every problem of the batch, `chunk_size` at a time."""
+    """Solve every problem of the batch, `chunk_size` at a time, from x0 or from `start`."""
     count = len(problem)
     parts = []
-    for start in range(0, count, chunk_size):
-        rows = slice(start, min(start + chunk_size, count))
-        share = (rows.stop - start) / count
-        chunk = _Chunk(problem.select(rows), _scaled(tick, start / count, share), solver.stages())
-        parts.append(chunk.run())
+    for first in range(0, count, chunk_size):
+        rows = slice(first, min(first + chunk_size, count))
+        share = (rows.stop - first) / count
+        chunk = _Chunk(problem.select(rows), _scaled(tick, first / count, share), solver.stages())
+        parts.append(chunk.run(None if start is None else start[rows]))
     return Solution(
         *(
             torch.cat([getattr(part, name) for part in parts])
@@ -73,8 +78,8 @@ class _Chunk:
         self.steps = torch.zeros(count, dtype=torch.long, device=device)
         self.passes = torch.zeros(count, dtype=torch.float64, device=device)
 
-    def run(self) -> Solution:
-        rows, best = self._first_look()
+    def run(self, start: Tensor | None) -> Solution:
+        rows, best = self._first_look(start)
         for number, stage in enumerate(self.stages):
             if len(rows) == 0:
                 break
@@ -90,17 +95,19 @@ class _Chunk:
         status = self.status[rows]
         return (status == Status.STALLED) | (status == Status.STEP_LIMIT)
 
-    def _first_look(self) -> tuple[Tensor, Point]:
-        """Evaluate at x0, and set aside the samples that cannot be solved."""
+    def _first_look(self, start: Tensor | None) -> tuple[Tensor, Point]:
+        """Evaluate where to start, and set aside the samples that cannot be solved."""
         finite = finite_rows(self.problem.x0)
         self.status[~finite] = Status.NON_FINITE_INPUT
         rows = finite.nonzero().squeeze(1)
         if len(rows) == 0:
             return rows, _nothing(self.problem)
-        point = self.problem.select(rows).evaluate(self.problem.x0[rows])
+        begin = self.problem.x0 if start is None else start
+        point = self.problem.select(rows).evaluate(begin[rows])
         self.passes[rows] += 1
         sane = torch.isfinite(point.objective) & finite_rows(point.gradient)
-        moves = (point.gradient != 0).flatten(1).any(dim=1)
+        # a vanishing gradient at x0 means that nothing pulls; elsewhere it is the goal
+        moves = (point.gradient != 0).flatten(1).any(dim=1) | (start is not None)
         self.status[rows[~sane]] = Status.NON_FINITE_MODEL
         self.status[rows[sane & ~moves]] = Status.NO_GRADIENT
         keep = sane & moves

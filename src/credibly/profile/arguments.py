@@ -1,0 +1,82 @@
+"""Arguments that the doors of this folder share, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from torch import Tensor
+
+from credibly.errors import InvalidArgumentError, MissingExtraError
+from credibly.model.inputs import finite_rows
+from credibly.solve.base import Solver
+from credibly.solve.loop import Tick
+from credibly.types import Bounds
+
+Progress = bool | Callable[[float], None]
+
+
+@contextmanager
+def ticking(progress: Progress) -> Iterator[Tick | None]:
+    """A function to report progress to: none, the caller's own, or that of a bar."""
+    if progress is False:
+        yield None
+        return
+    if callable(progress):
+        yield progress
+        return
+    try:
+        from rich.progress import Progress as Bar
+    except ImportError as error:
+        raise MissingExtraError(package="rich", extra="cli", purpose="A progress bar") from error
+    with Bar(transient=True) as bar:
+        task = bar.add_task("solving profiles", total=1.0)
+        yield lambda share: bar.update(task, completed=share)
+
+
+def check_solver(solver: Solver | None, *, default: Solver) -> Solver:
+    """The solver given, or the default."""
+    if solver is None:
+        return default
+    if not isinstance(solver, Solver):
+        raise InvalidArgumentError(
+            "solver",
+            expected="a solver value such as credibly.LBFGS()",
+            came=repr(solver),
+            remedy="Mind the parentheses: a class is not a solver, and names are not accepted.",
+        )
+    return solver
+
+
+def check_chunk_size(chunk_size: int) -> None:
+    """Refuse chunks that are not a positive number of samples."""
+    if not isinstance(chunk_size, int) or isinstance(chunk_size, bool) or chunk_size < 1:
+        raise InvalidArgumentError(
+            "chunk_size",
+            expected="a whole number of samples >= 1",
+            came=repr(chunk_size),
+            remedy="It bounds memory; results do not depend on it.",
+        )
+
+
+def check_bounds(bounds: Bounds | None, x0: Tensor) -> Bounds | None:
+    """Bounds as a pair of numbers that the inputs themselves keep."""
+    if bounds is None:
+        return None
+    low, high = float(bounds[0]), float(bounds[1])
+    if not low < high:
+        raise InvalidArgumentError(
+            "bounds",
+            expected="(low, high) with low < high",
+            came=repr(bounds),
+            remedy="For pixels pass (0.0, 1.0).",
+        )
+    inside = x0[finite_rows(x0)]
+    if bool(((inside < low) | (inside > high)).any()):
+        raise InvalidArgumentError(
+            "bounds",
+            expected="bounds that hold for the inputs themselves",
+            came=f"{bounds}; inputs span {float(inside.min()):.4g} to {float(inside.max()):.4g}",
+            remedy="Widen the bounds, or clamp the inputs first.",
+        )
+    return (low, high)

@@ -1,0 +1,72 @@
+import math
+
+import pytest
+import torch
+
+import credibly as cr
+from tests.reference import models
+
+GAMMAS = torch.logspace(5, 0, 16).tolist()
+
+
+def test_the_path_is_the_separate_solves_on_smooth_models():
+    clf, x0 = models.affine_classifier(), models.inputs(4, 6)
+    path = cr.credibility_path(clf, x0, GAMMAS, solver=cr.LBFGS())
+    for gamma, profile in zip(path.gammas, path.profiles, strict=True):
+        alone = cr.credibility(clf, x0, gamma=gamma, solver=cr.LBFGS())
+        assert profile.gamma == gamma
+        assert torch.allclose(profile.credibility, alone.credibility, atol=1e-6)
+    separate = sum(
+        cr.credibility(clf, x0, gamma=gamma, solver=cr.LBFGS()).passes.sum() for gamma in GAMMAS
+    )
+    assert float(path.passes.sum()) < float(separate)
+
+
+def test_both_limits_lie_on_the_path():
+    clf, x0 = models.affine_classifier(), models.inputs(3, 6)
+    path = cr.credibility_path(clf, x0, [1e10, 1e6, 1e3, 1.0, 1e-3, 1e-6], solver=cr.LBFGS())
+    assert torch.allclose(path.credibility[0], path.profiles[0].fit, atol=1e-6)
+    assert torch.allclose(
+        path.credibility[-1], torch.full((3, 4), -math.log(4)).double(), atol=1e-3
+    )
+    assert bool((path.risk[1:] >= path.risk[:-1] - 1e-9).all())
+
+
+def test_gammas_are_sorted_and_shapes_are_those_of_the_docs():
+    clf, x0 = cr.Classifier(models.relu_network()), models.inputs(5)
+    path = cr.credibility_path(clf, x0, [3.0, 300.0, 30.0])
+    assert path.gammas == (300.0, 30.0, 3.0)
+    assert path.credibility.shape == (3, 5, 5)
+    assert path.risk.shape == path.most_credible().shape == (3, 5)
+    assert all(bool((p.certificate.decrease >= 0).all()) for p in path.profiles)
+
+
+def test_the_switching_gamma_is_the_largest_at_which_another_class_is_ahead():
+    # two classes, one feature: the class boundary is at zero, and -1 is overtaken for no gamma
+    net = torch.tensor([[2.0, -2.0]], dtype=torch.float64)
+    tilt = torch.tensor([0.0, 0.5], dtype=torch.float64)  # the minimum of the losses is off zero
+
+    def outputs(x):
+        z = x @ net
+        return torch.cat([z, tilt[1] + 0.8 * z[:, :1]], dim=1)
+
+    clf = cr.Classifier(outputs)
+    x0 = torch.tensor([[0.2], [3.0], [math.nan]], dtype=torch.float64)
+    path = cr.credibility_path(clf, x0, GAMMAS, solver=cr.LBFGS())
+    found = path.switching_gamma()
+    predicted = path.profiles[0].fit.nan_to_num(-9e9).argmax(1)
+    for n in (0, 1):
+        expected = max(
+            (g for g, c in zip(path.gammas, path.most_credible()[:, n], strict=True)
+             if c != predicted[n]),
+            default=0.0,
+        )  # fmt: skip
+        assert float(found[n]) == expected
+    assert bool(found[2].isnan())
+    assert float(found[:2].max()) > 0  # or the test has nothing to see
+
+
+@pytest.mark.parametrize("gammas", [[], [3.0], [3.0, 3.0], [1.0, -1.0], [1.0, math.nan]])
+def test_impossible_gammas_are_refused(gammas):
+    with pytest.raises(cr.InvalidArgumentError, match="`gammas`"):
+        cr.credibility_path(cr.Classifier(models.relu_network()), models.inputs(2), gammas)
