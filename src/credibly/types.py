@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 
 import numpy as np
@@ -16,6 +17,22 @@ Model = Callable[..., object]
 
 Bounds = tuple[float, float]
 """Smallest and largest allowed value of every input feature."""
+
+
+def real_number(value: object) -> float | None:
+    """A number as a float: Python's, NumPy's or a tensor of no dimensions; else None."""
+    if isinstance(value, np.ndarray | Tensor) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        return None
+    return float(value)
+
+
+def whole_number(value: object) -> int | None:
+    """A whole number as an int, whoever's type it has; else None."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+        return None
+    return int(value)
 
 
 def per_sample(values: Tensor, like: Tensor) -> Tensor:

@@ -29,8 +29,6 @@ def with_values(template, credibility, fit):
 def test_the_ratio_is_the_papers_rule(template):
     profile = with_values(template, [-1.0, -4.0, -2.0], [-0.1, -3.0, -5.0])
     assert float(scores.ratio(profile)) == pytest.approx(0.5)
-    assert float(scores.margin(profile)) == pytest.approx(1.0)
-    assert float(scores.fit_ratio(profile)) == pytest.approx(1 - 0.1 / 3)
     assert float(scores.softmax_ratio(profile)) == pytest.approx(2.9)
 
 
@@ -49,7 +47,7 @@ def test_perfect_fits_to_two_classes_are_worth_nothing(template):
 
 def test_unsolved_samples_have_no_score(template):
     broken = with_values(template, [math.nan] * 3, [math.nan] * 3)
-    for score in (scores.ratio, scores.margin, scores.predicted_ratio, scores.softmax_ratio):
+    for score in (scores.ratio, scores.predicted_ratio, scores.softmax_ratio):
         assert bool(score(broken).isnan().all())
 
 
@@ -69,6 +67,16 @@ def test_accuracy_against_coverage_is_that_of_a_plain_count(pairs):
     assert curve.coverage.tolist() == pytest.approx([c for c, _ in expected])
     assert curve.accuracy.tolist() == pytest.approx([a for _, a in expected])
     assert curve.at(1.0) == pytest.approx(sum(correct) / len(correct))
+
+
+@pytest.mark.parametrize("count", [10, 30, 1000])
+def test_the_asked_share_is_met_by_as_few_samples_as_possible(count):
+    correct = torch.arange(count) % 3 != 0
+    curve = accuracy_against_coverage(-torch.arange(count).double(), correct)
+    for tenths in range(1, 11):
+        kept = count * tenths // 10
+        expected = correct[:kept].double().mean().item()
+        assert curve.at(tenths / 10) == pytest.approx(expected, abs=1e-12)
 
 
 def test_bad_scores_and_coverages_are_refused():

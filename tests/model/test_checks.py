@@ -205,7 +205,7 @@ def test_samples_that_are_not_finite_are_not_shown_to_the_model():
 
 
 def test_one_name_a_class_is_accepted_and_other_numbers_are_refused():
-    check_model(Classifier(_linear(), classes="abc"), X)
+    check_model(Classifier(_linear(), classes=list("abc")), X)
     check_model(Classifier(_linear(outputs=1), classes=["no", "yes"]), X)
     for names in (["a", "b"], ["a", "b", "c", "d"]):
         error = _refusal(_linear(), kind=InvalidArgumentError, classes=names)

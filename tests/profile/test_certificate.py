@@ -69,6 +69,38 @@ def test_the_untouched_input_is_not_a_profile(solved):
     certificate = cr.certify(clf, profile.x0, profile.x0, gamma=GAMMA)
     assert float(certificate.decrease.abs().max()) < 1e-12
     assert torch.allclose(certificate.relative_stationarity, torch.ones(6).double())
+    assert float(certificate.tradeoff.min()) > 1e-3
+    assert not bool(certificate.holds().any())
+
+
+def test_answers_outside_the_bounds_are_not_feasible(solved):
+    clf, profile = solved
+    x0 = profile.x0.clamp(-0.5, 0.5)
+    free = cr.credibility(clf, x0, gamma=2.0).perturbed
+    outside = (free.abs() > 0.5).any(1)
+    assert bool(outside.any())
+    certificate = cr.certify(clf, x0, free, gamma=2.0, bounds=(-0.5, 0.5))
+    assert not bool(certificate.holds()[outside].any())
+    assert bool((certificate.feasibility[outside] > 0).all())
+
+
+def test_chunks_do_not_change_what_is_tried():
+    clf = cr.Classifier(models.relu_network())
+    x0 = models.inputs(7)
+    x = x0 + 0.1
+    whole = cr.certify(clf, x0, x, gamma=GAMMA, gradient_samples=4)
+    parts = cr.certify(clf, x0, x, gamma=GAMMA, gradient_samples=4, chunk_size=2)
+    assert torch.allclose(whole.tradeoff, parts.tradeoff, atol=1e-10)
+    assert torch.allclose(whole.hull, parts.hull, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"chunk_size": 0}, {"probes": -3}, {"gradient_samples": 1.5}, {"bounds": (5, 1)}]
+)
+def test_impossible_settings_are_refused(solved, settings):
+    clf, profile = solved
+    with pytest.raises(cr.InvalidArgumentError, match=f"`{next(iter(settings))}`"):
+        cr.certify(clf, profile.x0, profile.perturbed, gamma=GAMMA, **settings)
 
 
 def test_gradients_sampled_around_a_kink_hold_zero_in_their_hull():

@@ -1,6 +1,7 @@
 import json
 import math
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -36,6 +37,12 @@ def test_slices_and_their_concatenation_are_the_whole(profile):
     assert same(joined.certificate.objective, profile.certificate.objective)
     assert same(profile[profile.usable].risk, profile.risk[torch.tensor([0, 1, 2, 3, 5])])
     assert same(profile[-1].risk, profile.risk[5:])
+
+
+def test_numpy_numbers_masks_and_empty_lists_choose_rows(profile):
+    assert same(profile[np.int64(1)].risk, profile.risk[1:2])
+    assert same(profile[[True, False, True, False, False, False]].risk, profile.risk[[0, 2]])
+    assert len(profile[[]]) == 0
 
 
 def test_a_row_that_is_not_there_is_an_index_error(profile):
@@ -117,6 +124,13 @@ def test_files_that_are_something_else_are_refused(tmp_path):
             cr.Profile.load(path)
     with pytest.raises(FileNotFoundError):
         cr.Profile.load(tmp_path / "missing.safetensors")
+    with pytest.raises(cr.FileFormatError, match="a folder"):
+        cr.Profile.load(tmp_path)
+
+
+def test_a_folder_that_is_missing_is_named(profile, tmp_path):
+    with pytest.raises(FileNotFoundError, match="make it first"):
+        profile.save(tmp_path / "no" / "file.safetensors")
 
 
 def test_the_table_has_one_row_a_sample(profile):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from credibly.cli.demo import demo
 from credibly.cli.env import env
@@ -21,7 +22,7 @@ class _App(typer.Typer):
         try:
             return super().__call__(*args, **kwargs)
         except CrediblyError as error:
-            Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False)
+            Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
             sys.exit(2)
 
 

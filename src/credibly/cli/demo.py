@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
@@ -44,7 +45,9 @@ def demo(
     results = _solve(images)
     _print(console, results)
     page = _write(out, results, pictures=pictures)
-    console.print(f"\nPage: [bold]{page}[/]  (open it in a browser; everything is inside)")
+    console.print(
+        f"\nPage: [bold]{escape(str(page))}[/]  (open it in a browser; everything is inside)"
+    )
 
 
 def _solve(images: int) -> DemoResults:
@@ -81,7 +84,7 @@ def _print(console: Console, results: DemoResults) -> None:
     console.print(table)
     console.print(results.verdict() + "\n")
     _print_extremes(console, results)
-    console.print(results.profile.summary())
+    console.print(results.profile.summary(), markup=False)
     total = sum(results.seconds.values())
     per_image = 1000 * total / (len(results.profile) * len(results.profiles))
     console.print(f"  {total:.0f} s for three gamma, {per_image:.0f} ms an image and gamma")

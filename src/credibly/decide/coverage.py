@@ -26,7 +26,8 @@ class CoverageCurve:
                 came=repr(coverage),
                 remedy="0.8 answers four samples in five.",
             )
-        kept = int(torch.searchsorted(self.coverage, torch.tensor(coverage - 1e-9)))
+        asked = torch.tensor(coverage - 1e-9, dtype=torch.float64, device=self.coverage.device)
+        kept = int(torch.searchsorted(self.coverage, asked))
         return float(self.accuracy[min(kept, len(self.accuracy) - 1)])
 
 

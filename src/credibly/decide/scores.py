@@ -15,7 +15,10 @@ def ratio(profile: Profile) -> Tensor:
     when |c1| <= (1 - alpha) |c2|, that is, when its score is at least alpha. (As printed, "less
     by a factor of 1 - alpha" is vacuous, since credibilities are never positive.)
     """
-    return _relative_gap(profile.credibility)
+    c = profile.credibility.double()
+    best, second = c.topk(2, dim=1).values.unbind(1)
+    # both zero: two classes fit perfectly, which says nothing for either
+    return (1 - best / second).nan_to_num(nan=0.0).where(~c.isnan().any(1), best)
 
 
 def predicted_ratio(profile: Profile) -> Tensor:
@@ -33,17 +36,6 @@ def predicted_ratio(profile: Profile) -> Tensor:
     return torch.where(ahead, gap, -gap).nan_to_num(nan=0.0).where(~c.isnan().any(1), own)
 
 
-def fit_ratio(profile: Profile) -> Tensor:
-    """The same rule on c0, the losses at the untouched input (N,)."""
-    return _relative_gap(profile.fit)
-
-
-def margin(profile: Profile) -> Tensor:
-    """c1 - c2 (N,); with cross-entropy this is the margin of logits at x+."""
-    best, second = profile.credibility.topk(2, dim=1).values.unbind(1)
-    return best - second
-
-
 def softmax_ratio(profile: Profile) -> Tensor:
     """The paper's rule on softmax probabilities: log(p1 / p2) at the untouched input (N,).
 
@@ -52,9 +44,3 @@ def softmax_ratio(profile: Profile) -> Tensor:
     """
     best, second = profile.fit.topk(2, dim=1).values.unbind(1)
     return best - second
-
-
-def _relative_gap(credibilities: Tensor) -> Tensor:
-    best, second = credibilities.double().topk(2, dim=1).values.unbind(1)
-    # both zero: two classes fit perfectly, which says nothing for either
-    return (1 - best / second).nan_to_num(nan=0.0).where(~credibilities.isnan().any(1), best)

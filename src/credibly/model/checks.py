@@ -31,11 +31,12 @@ def check_model(classifier: Classifier, x: Tensor) -> None:
         together = _outputs(classifier, pair)
         again = _outputs(classifier, pair)
         alone = torch.cat([_outputs(classifier, pair[:1]), _outputs(classifier, pair[1:])])
-        _check_repeatable(together, again)
-        _check_uncoupled(together, alone)
+        rounding = _rounding(classifier, pair, together)
+        _check_repeatable(together, again, rounding)
+        _check_uncoupled(together, alone, rounding)
         _check_losses(classifier, together)
         _check_kind_of_outputs(classifier, pair)
-        _check_gradient(classifier, pair[:1])
+        _check_gradient(classifier, pair, together)
 
 
 def _two_samples(usable: Tensor) -> Tensor:
@@ -46,9 +47,9 @@ def _two_samples(usable: Tensor) -> Tensor:
     return torch.cat([first, torch.where(first == 0, 0.5, 0.5 * first)])
 
 
-def _check_gradient(classifier: Classifier, x: Tensor) -> None:
+def _check_gradient(classifier: Classifier, x: Tensor, outputs: Tensor) -> None:
     try:
-        losses_and_pull(classifier, x, torch.ones_like)
+        pull = losses_and_pull(classifier, x, torch.clone).pull  # each loss pulls by its size
     except (ModelError, InvalidArgumentError):
         raise
     except Exception as error:
@@ -57,6 +58,14 @@ def _check_gradient(classifier: Classifier, x: Tensor) -> None:
             remedy="Every step from the input to the output must be differentiable and use "
             "tensors made outside of torch.inference_mode.",
         ) from error
+    if not bool(pull.any()) and not torch.equal(outputs[0], outputs[1]):
+        warnings.warn(
+            "two inputs give different outputs, but the gradient is zero at both: the model looks "
+            "flat, and such samples end as 'no gradient'. Look for rounding, sign, argmax or "
+            "saturated probabilities in the model or its preprocess.",
+            CrediblyWarning,
+            stacklevel=4,
+        )
 
 
 def _outputs(classifier: Classifier, x: Tensor) -> Tensor:
@@ -71,8 +80,9 @@ def _outputs(classifier: Classifier, x: Tensor) -> Tensor:
         raise ModelError(
             f"the model failed on a batch of shape {tuple(x.shape)} with {type(error).__name__}: "
             f"{error}",
-            remedy="It must accept batches of any size with the sample axis first; a "
-            "torch.export program needs a dynamic batch dimension.",
+            remedy="Try it yourself with x[:1] and x[:2]: it must accept batches of any size with "
+            "the sample axis first. Batch norm and dropout must be in eval mode; a torch.export "
+            "program needs a dynamic batch dimension.",
         ) from error
     if given._version != writes:  # noqa: SLF001
         raise ModelError(
@@ -111,9 +121,9 @@ def _check_no_inference_weights(classifier: Classifier) -> None:
             )
 
 
-def _check_repeatable(first: Tensor, second: Tensor) -> None:
+def _check_repeatable(first: Tensor, second: Tensor, rounding: float) -> None:
     gap = _largest_gap(first, second)
-    if gap > _rounding(first):
+    if gap > rounding:
         raise ModelError(
             f"the model is random: the same input gave outputs that differ by {gap:.3g}",
             remedy="Switch its randomness off (dropout, noise, sampling), or average it inside "
@@ -121,9 +131,9 @@ def _check_repeatable(first: Tensor, second: Tensor) -> None:
         )
 
 
-def _check_uncoupled(together: Tensor, alone: Tensor) -> None:
+def _check_uncoupled(together: Tensor, alone: Tensor, rounding: float) -> None:
     gap = _largest_gap(together, alone)
-    if gap > _rounding(together):
+    if gap > rounding:
         raise ModelError(
             "samples are coupled through the batch: one sample's output changes by "
             f"{gap:.3g} with the company it is in",
@@ -155,28 +165,40 @@ def _check_losses(classifier: Classifier, outputs: Tensor) -> None:
 
 def _check_kind_of_outputs(classifier: Classifier, x: Tensor) -> None:
     with torch.inference_mode(False), torch.no_grad():
-        x = x.clone() if x.is_inference() else x
-        raw = classifier.net(x if classifier.preprocess is None else classifier.preprocess(x))
-    if not isinstance(raw, Tensor) or not torch.isfinite(raw).all():
+        rows = classifier.raw_outputs(x.clone())
+    if not bool(torch.isfinite(rows).all()):
         return
-    inside = bool((raw >= 0).all() and (raw <= 1).all())
-    rows = raw.reshape(len(raw), -1)
-    sums = inside and (rows.shape[1] == 1 or bool(((rows.sum(1) - 1).abs() < 1e-3).all()))
-    if classifier.outputs == "probabilities" and not sums:
+    inside = bool((rows >= 0).all() and (rows <= 1).all())
+    alone = rows.shape[1] == 1 or classifier.loss.separate
+    sums = bool(((rows.sum(1) - 1).abs() < 1e-3).all())
+    if classifier.outputs == "logits":
+        if inside and sums and rows.shape[1] > 1:
+            _warn_of_probabilities()
+        return
+    if not (inside and (sums or alone)):
         raise ModelError(
             "the model was said to return probabilities, but a row of its output is "
             f"{[round(value, 4) for value in rows[0].tolist()[:5]]}",
-            remedy="Probabilities lie in [0, 1] and sum to one. If these are logits, leave out "
-            "outputs='probabilities'.",
+            remedy="Probabilities lie in [0, 1] and, unless the loss is one-versus-rest, sum to "
+            "one. If these are logits, leave out outputs='probabilities'.",
         )
-    if classifier.outputs == "logits" and sums and rows.shape[1] > 1:
+    if bool((rows <= torch.finfo(rows.dtype).tiny).any()):
         warnings.warn(
-            "every row of the model's output lies in [0, 1] and sums to one. If these are "
-            "probabilities, say Classifier(..., outputs='probabilities'); they were taken as "
-            "logits, as declared.",
+            "some probabilities are rounded to zero, where they have no gradient; these classes "
+            "will seem not to move. Pass the logits instead.",
             CrediblyWarning,
             stacklevel=4,
         )
+
+
+def _warn_of_probabilities() -> None:
+    warnings.warn(
+        "every row of the model's output lies in [0, 1] and sums to one. If these are "
+        "probabilities, say Classifier(..., outputs='probabilities'); they were taken as "
+        "logits, as declared.",
+        CrediblyWarning,
+        stacklevel=5,
+    )
 
 
 def _largest_gap(first: Tensor, second: Tensor) -> float:
@@ -184,8 +206,14 @@ def _largest_gap(first: Tensor, second: Tensor) -> float:
     return float(gap[torch.isfinite(gap)].max()) if torch.isfinite(gap).any() else 0.0
 
 
-def _rounding(outputs: Tensor) -> float:
-    """Differences that other summation orders explain, on the scale of the outputs."""
+def _rounding(classifier: Classifier, x: Tensor, outputs: Tensor) -> float:
+    """Differences that other summation orders explain, on the scale of the outputs.
+
+    A model may compute in less precision than it is given, so single precision is the least.
+    """
+    with torch.inference_mode(False), torch.no_grad():
+        raw = classifier.raw_outputs(x.clone())
+    precision = max(torch.finfo(raw.dtype).eps, torch.finfo(torch.float32).eps)
     scale = outputs[torch.isfinite(outputs)].abs()
     largest = float(scale.max()) if scale.numel() else 0.0
-    return float(torch.finfo(outputs.dtype).eps ** 0.5) * (1.0 + largest)
+    return float(precision**0.5) * (1.0 + largest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -27,7 +28,9 @@ class Classifier:
         classes: names of the K classes, for tables and pictures.
         loss: 'cross_entropy', 'logistic', 'hinge', 'one_versus_rest_hinge' or a `Loss`.
         outputs: what `net` returns: 'logits' (real numbers of any size) or 'probabilities' (rows
-            that sum to one, whose logarithm is taken). It is asked, never guessed from values.
+            that sum to one, whose logarithm is taken; with a one-versus-rest loss each in [0, 1] by
+            itself). It is asked, never guessed from values. Logits are better: a probability that
+            is rounded to zero has no gradient any more.
         device: where inputs must lie; by default where the parameters lie.
         dtype: precision of inputs; by default that of the parameters.
     """
@@ -44,27 +47,31 @@ class Classifier:
         dtype: torch.dtype | None = None,
     ) -> None:
         self.net: Model = net.module() if isinstance(net, torch.export.ExportedProgram) else net
-        _check_arguments(self.net, preprocess, outputs)
+        _check_arguments(self.net, preprocess, outputs, dtype)
         self.preprocess = preprocess
-        self.classes = None if classes is None else tuple(classes)
+        self.classes = _class_names(classes)
         self.loss = resolve_loss(loss)
         self.outputs: Outputs = outputs
         found = _floating_tensor(self.net)
         self.device = found.device if device is None and found is not None else None
         if device is not None:
-            self.device = torch.device(device)
+            self.device = _device(device)
         self.dtype = found.dtype if dtype is None and found is not None else dtype
 
     def logits(self, x: Tensor) -> Tensor:
-        """Outputs of the model (n, m), with probabilities turned into their logarithm."""
+        """Outputs of the model (n, m) as logits, in the precision of the inputs."""
+        outputs = self.raw_outputs(x).to(x.dtype)
+        if self.outputs == "logits":
+            return outputs
+        tiny = torch.finfo(outputs.dtype).tiny
+        if outputs.shape[1] == 1 or self.loss.separate:
+            return outputs.clamp(min=tiny).log() - (1 - outputs).clamp(min=tiny).log()
+        return outputs.clamp(min=tiny).log()
+
+    def raw_outputs(self, x: Tensor) -> Tensor:
+        """What the model itself returns, as (n, m)."""
         raw = self.net(x if self.preprocess is None else self.preprocess(x))
-        outputs = self._one_row_a_sample(raw, len(x))
-        if self.outputs == "probabilities":
-            tiny = torch.finfo(outputs.dtype).tiny
-            if outputs.shape[1] == 1:
-                return outputs.clamp(min=tiny).log() - (1 - outputs).clamp(min=tiny).log()
-            return outputs.clamp(min=tiny).log()
-        return outputs
+        return self._one_row_a_sample(raw, len(x))
 
     def losses_of(self, logits: Tensor) -> Tensor:
         """Losses (n, K) of given outputs (n, m)."""
@@ -124,8 +131,18 @@ class Classifier:
 
 
 def _check_arguments(
-    net: object, preprocess: Callable[[Tensor], Tensor] | None, outputs: str
+    net: object,
+    preprocess: Callable[[Tensor], Tensor] | None,
+    outputs: str,
+    dtype: torch.dtype | None,
 ) -> None:
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise InvalidArgumentError(
+            "dtype",
+            expected="a torch.dtype such as torch.float32",
+            came=repr(dtype),
+            remedy="Leave it out to use the precision of the model's parameters.",
+        )
     if not callable(net):
         raise InvalidArgumentError(
             "net",
@@ -147,6 +164,33 @@ def _check_arguments(
             came=repr(outputs),
             remedy="Log-probabilities are logits.",
         )
+
+
+def _class_names(classes: Sequence[str] | None) -> tuple[str, ...] | None:
+    if classes is None:
+        return None
+    ordered = isinstance(classes, Sequence | np.ndarray) and not isinstance(classes, str | bytes)
+    names = tuple(str(name) for name in classes) if ordered else ()
+    if not ordered or len(set(names)) < len(names):
+        raise InvalidArgumentError(
+            "classes",
+            expected="a sequence of different names, one a class",
+            came=repr(classes),
+            remedy="Pass a list of strings in the order of the model's outputs.",
+        )
+    return names
+
+
+def _device(device: torch.device | str) -> torch.device:
+    try:
+        return torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise InvalidArgumentError(
+            "device",
+            expected="a device such as 'cpu' or 'cuda:0'",
+            came=repr(device),
+            remedy="Leave it out to use the device of the model's parameters.",
+        ) from error
 
 
 def _floating_tensor(net: object) -> Tensor | None:

@@ -54,6 +54,13 @@ def _as_tensor(x: Array, name: str) -> Tensor:
 
 
 def _check_shape(x: Tensor, name: str) -> None:
+    if x.layout != torch.strided:
+        raise InvalidArgumentError(
+            name,
+            expected="a dense batch (n, ...)",
+            came=f"a tensor of layout {x.layout}",
+            remedy=f"Convert it: {name}.to_dense().",
+        )
     if x.dim() < 2:
         raise InvalidArgumentError(
             name,
@@ -77,6 +84,14 @@ def _check_precision(classifier: Classifier, x: Tensor, name: str) -> None:
             expected="floating-point inputs, which can be moved a little",
             came=f"{x.dtype}",
             remedy=f"Convert as the model was trained, for example {name}.float() / 255.",
+        )
+    if x.dtype in (torch.float16, torch.bfloat16):
+        raise InvalidArgumentError(
+            name,
+            expected="float32 or float64: the trade-off is lost in the rounding of less",
+            came=f"{x.dtype}",
+            remedy="Convert both: net.float() and x.float(). A net that computes in half precision "
+            "inside, from float32 inputs, is fine.",
         )
     if classifier.dtype is not None and x.dtype != classifier.dtype:
         raise InvalidArgumentError(

@@ -21,6 +21,7 @@ class Loss(ABC):
     """A non-negative loss for each class."""
 
     kinked: bool = False
+    separate: bool = False  # whether each output is a question of its own: one versus rest
 
     @abstractmethod
     def __call__(self, outputs: Tensor) -> Tensor:
@@ -42,6 +43,8 @@ class CrossEntropy(Loss):
 @dataclass(frozen=True)
 class Logistic(Loss):
     """l_k = log(1 + exp(-z_k)): one against the rest, so also several labels at once."""
+
+    separate: bool = True
 
     def __call__(self, outputs: Tensor) -> Tensor:
         return -functional.logsigmoid(outputs)  # softplus is cut off at 20
@@ -71,6 +74,8 @@ class Hinge(Loss):
 class OneVersusRestHinge(Loss):
     """l_k = [1 - z_k]_+: one against the rest. Its square is smooth."""
 
+    separate: bool = True
+
     def __call__(self, outputs: Tensor) -> Tensor:
         return functional.relu(1 - outputs)
 
@@ -87,6 +92,14 @@ class CustomLoss(Loss):
 
     def __call__(self, outputs: Tensor) -> Tensor:
         return self.function(outputs)
+
+    def two_classes(self, logit: Tensor) -> Tensor:
+        """The single output as it is: the function knows what it means."""
+        return logit
+
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__qualname__", type(self.function).__name__)
+        return f"CustomLoss({name}, kinked={self.kinked})"
 
 
 NAMED: dict[str, Loss] = {

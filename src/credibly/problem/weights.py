@@ -13,7 +13,7 @@ from credibly.errors import InvalidArgumentError
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import loss_jacobian, losses_only, sketched_trace
 from credibly.model.inputs import as_inputs, finite_rows
-from credibly.types import Array
+from credibly.types import Array, real_number, whole_number
 
 EXACT_CLASSES = 32
 """Up to so many classes the automatic gamma uses the whole Jacobian, above it a sketch."""
@@ -40,9 +40,9 @@ def resolve_weights(
     count = _class_count(classifier, x0)
     if weights is not None:
         return _vector(weights, count, x0)
-    if gamma == "auto":
+    if isinstance(gamma, str) and gamma == "auto":
         gamma = auto_gamma(classifier, x0)
-    return torch.full((count,), _positive(gamma, "gamma"), dtype=x0.dtype, device=x0.device)
+    return _in_precision([_positive(gamma, "gamma")] * count, "gamma", x0)
 
 
 def auto_gamma(
@@ -62,6 +62,11 @@ def auto_gamma(
         chunk_size: inputs handled at a time.
     """
     x = as_inputs(clf, x)
+    for name, count in (("sample", sample), ("chunk_size", chunk_size)):
+        if whole_number(count) is None or count < 1:
+            raise InvalidArgumentError(
+                name, expected="a whole number >= 1", came=repr(count), remedy="64 is plenty."
+            )
     usable = x[finite_rows(x)]
     if len(usable) == 0:
         raise InvalidArgumentError(
@@ -91,7 +96,7 @@ def prior_weights(priors: Sequence[float] | Tensor, *, gamma: float) -> Tensor:
     expected. A classifier that knows only the frequencies p has losses -log p_k, so
     w_k = gamma (log p_k)^2 / mean_j (log p_j)^2: rare classes may be incredible at less cost.
     """
-    p = torch.as_tensor(priors, dtype=torch.float64)
+    p = as_numbers(priors, "priors", torch.zeros(0, dtype=torch.float64))
     if p.dim() != 1 or len(p) < 2 or not bool(((p > 0) & (p < 1)).all()):
         raise InvalidArgumentError(
             "priors",
@@ -127,19 +132,43 @@ def _class_count(classifier: Classifier, x: Tensor) -> int:
 
 
 def _positive(value: object, name: str) -> float:
-    valid = isinstance(value, int | float) and not isinstance(value, bool)
-    if not valid or not math.isfinite(value) or value <= 0:  # type: ignore[arg-type,operator]
+    number = real_number(value)
+    if number is None or not math.isfinite(number) or number <= 0:
         raise InvalidArgumentError(
             name,
             expected="a positive finite number",
             came=repr(value),
-            remedy="It weighs loss against movement of the input; 'auto' finds one for gamma.",
+            remedy="It weighs loss against movement of the input; 'auto' finds one for gamma, and "
+            "`weights` takes one number a class.",
         )
-    return float(value)  # type: ignore[arg-type]
+    return number
+
+
+def as_numbers(values: object, name: str, like: Tensor) -> Tensor:
+    """A tensor in the precision and on the device of `like`, or a clear error."""
+    try:
+        return torch.as_tensor(values, dtype=like.dtype, device=like.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidArgumentError(
+            name, expected="numbers", came=repr(values)[:80], remedy="Pass a list or a tensor."
+        ) from error
+
+
+def _in_precision(values: list[float], name: str, like: Tensor) -> Tensor:
+    """The values as they are in the precision of `like`, refused where it cannot hold them."""
+    w = torch.tensor(values, dtype=torch.float64).to(like)
+    if not bool((torch.isfinite(w) & (w > 0)).all()):
+        raise InvalidArgumentError(
+            name,
+            expected=f"numbers that {like.dtype} can hold",
+            came=f"{values[0]:.4g}",
+            remedy="Rescale the inputs, or use float64.",
+        )
+    return w
 
 
 def _vector(weights: Array | Sequence[float], count: int, x0: Tensor) -> Tensor:
-    w = torch.as_tensor(weights, dtype=x0.dtype, device=x0.device)
+    w = as_numbers(weights, "weights", x0)
     if w.shape != (count,):
         raise InvalidArgumentError(
             "weights",

@@ -11,7 +11,7 @@ from credibly.errors import InvalidArgumentError, MissingExtraError
 from credibly.model.inputs import finite_rows
 from credibly.solve.base import Solver
 from credibly.solve.loop import Tick
-from credibly.types import Bounds
+from credibly.types import Bounds, real_number, whole_number
 
 Progress = bool | Callable[[float], None]
 
@@ -25,6 +25,13 @@ def ticking(progress: Progress) -> Iterator[Tick | None]:
     if callable(progress):
         yield progress
         return
+    if progress is not True:
+        raise InvalidArgumentError(
+            "progress",
+            expected="True, False or a function of the share done",
+            came=repr(progress),
+            remedy="True shows a bar.",
+        )
     try:
         from rich.progress import Progress as Bar
     except ImportError as error:
@@ -50,7 +57,7 @@ def check_solver(solver: Solver | None, *, default: Solver) -> Solver:
 
 def check_chunk_size(chunk_size: int) -> None:
     """Refuse chunks that are not a positive number of samples."""
-    if not isinstance(chunk_size, int) or isinstance(chunk_size, bool) or chunk_size < 1:
+    if whole_number(chunk_size) is None or chunk_size < 1:
         raise InvalidArgumentError(
             "chunk_size",
             expected="a whole number of samples >= 1",
@@ -63,11 +70,12 @@ def check_bounds(bounds: Bounds | None, x0: Tensor) -> Bounds | None:
     """Bounds as a pair of numbers that the inputs themselves keep."""
     if bounds is None:
         return None
-    low, high = float(bounds[0]), float(bounds[1])
-    if not low < high:
+    pair = [real_number(b) for b in bounds] if isinstance(bounds, tuple | list) else []
+    low, high = pair if len(pair) == 2 else (None, None)
+    if low is None or high is None or not low < high:
         raise InvalidArgumentError(
             "bounds",
-            expected="(low, high) with low < high",
+            expected="(low, high), two numbers with low < high",
             came=repr(bounds),
             remedy="For pixels pass (0.0, 1.0).",
         )

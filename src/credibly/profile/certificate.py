@@ -13,8 +13,10 @@ from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.inputs import as_inputs
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.problem.weights import resolve_weights
-from credibly.types import Array, Bounds, norm, per_sample
+from credibly.problem.weights import as_numbers, resolve_weights
+from credibly.profile.arguments import check_bounds, check_chunk_size
+from credibly.solve.base import reach
+from credibly.types import Array, Bounds, norm, per_sample, whole_number
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,15 @@ class Certificate:
         objective: F at the answer.
         stationarity: |2 (x - x0) + sum_k lambda_k grad l_k|, zero at a smooth minimum (Theorem 1).
         relative_stationarity: the same against the two pulls that balance in it: 0 to 1.
-        fixed_point: max_k |c_k + w_k lambda_k / 2|, zero for a credibility profile (Theorem 2).
-        feasibility: max_k [l_k + c_k]_+, how far any loss exceeds its credence.
+        fixed_point: max_k |l_k - w_k lambda_k / 2|, zero for a credibility profile (Theorem 2).
+        feasibility: how far any loss exceeds its credence, max_k [l_k + c_k]_+, or any feature its
+            bounds, whichever is more.
         slackness: max_k |lambda_k (l_k + c_k)|.
-        decrease: |c0|^2 - |c|^2 - |x - x0|^2 in the weighted norms; never negative.
+        decrease: |c0|^2 - |c|^2 - |x - x0|^2 in the weighted norms; never negative for a profile of
+            `credibility`.
         tradeoff: how much smaller the objective is at the best of the nearby x' that were tried,
-            as a share of the risk; 0 if none is better, NaN if none was tried (see `certify`).
+            as a share of the risk; 0 if none is better, NaN if none was tried: the certificate that
+            comes with a profile has not searched, that of `certify` has.
         hull: the shortest element of the convex hull of gradients sampled near the answer, relative
             like `relative_stationarity`; near zero on a kink. NaN if not sampled.
     """
@@ -46,11 +51,12 @@ class Certificate:
     hull: Tensor
 
     def holds(self, *, tolerance: float = 1e-3, improvement: float = 1e-3) -> Tensor:
-        """Verdict (n,): an answer nobody could improve, as far as was looked.
+        """Verdict (n,): optimal as far as was looked, which is nearby; other basins may be deeper.
 
         The multipliers must fit the credences to `tolerance`. The point must be stationary to
         `tolerance` or, where it is not, as on a kink, none of the nearby points that `certify`
-        tried may improve the objective by more than the share `improvement` of the risk.
+        tried may improve the objective by more than the share `improvement` of the risk. Without
+        that search, as in `profile.certificate`, only stationary points pass.
         """
         consistent = (
             (self.fixed_point <= tolerance)
@@ -109,6 +115,9 @@ def certify(
             came=f"{tuple(answer.shape)}",
             remedy="Pass one answer for each input.",
         )
+    check_chunk_size(chunk_size)
+    bounds = check_bounds(bounds, start)
+    _check_counts(probes=probes, gradient_samples=gradient_samples)
     check_model(clf, start)
     w = resolve_weights(clf, start, gamma=gamma, weights=weights)
     duals = _as_multipliers(multipliers, start, w)
@@ -154,7 +163,7 @@ def certificate_of(
         stationarity=norm(problem.free_gradient(point)),
         relative_stationarity=problem.relative_stationarity(point),
         fixed_point=(-point.losses + 0.5 * problem.weights * duals).abs().amax(1),
-        feasibility=excess.clamp(min=0).amax(1),
+        feasibility=torch.maximum(excess.clamp(min=0).amax(1), _outside(problem, x)),
         slackness=(duals * excess).abs().amax(1),
         decrease=fit_at_start - point.objective,
         tradeoff=_best_improvement(problem, point, search) if search.probes else unknown,
@@ -164,18 +173,18 @@ def certificate_of(
 
 def _best_improvement(problem: FitRiskProblem, point: Point, search: Search) -> Tensor:
     """Try x' around x; the largest decrease of F that any brings, as a share of the risk (n,)."""
-    shift = point.x - problem.x0
-    risk = problem.risk(point.x).clamp(min=torch.finfo(shift.dtype).tiny)
-    size = per_sample(search.radius * norm(shift), shift)
+    shift, distance = point.x - problem.x0, reach(problem, point)
+    risk = distance.square().clamp(min=torch.finfo(shift.dtype).tiny)
+    size = per_sample(search.radius * distance, shift)
     directions = [problem.free_gradient(point), shift]
-    generator = torch.Generator().manual_seed(search.seed)
+    generators = _generators(search.seed, len(shift))
     found = torch.zeros_like(point.objective)
     for number in range(search.probes):
         if number < 8:
             base = directions[number % 2]
             factor = (-1.0, 1.0, -0.25, 0.25)[number // 2]
         else:
-            base = torch.randn(shift.shape, generator=generator, dtype=shift.dtype).to(shift.device)
+            base = _noise(generators, shift)
             factor = 1.0 if number % 2 else 0.25
         length = per_sample(norm(base), base).clamp(min=torch.finfo(base.dtype).tiny)
         there = problem.objective(problem.project(point.x + factor * size * base / length))
@@ -186,11 +195,11 @@ def _best_improvement(problem: FitRiskProblem, point: Point, search: Search) -> 
 def _shortest_in_hull(problem: FitRiskProblem, point: Point, search: Search) -> Tensor:
     """Minimum-norm convex combination of gradients in a small ball, relative to the pulls (n,)."""
     shift = point.x - problem.x0
-    size = per_sample(search.radius * norm(shift), shift)
-    generator = torch.Generator().manual_seed(search.seed)
+    size = per_sample(search.radius * reach(problem, point), shift)
+    generators = _generators(search.seed, len(shift))
     gradients = [problem.free_gradient(point).flatten(1)]
     for _ in range(search.gradient_samples):
-        noise = torch.randn(shift.shape, generator=generator, dtype=shift.dtype).to(shift.device)
+        noise = _noise(generators, shift)
         noise = size * noise / per_sample(norm(noise), noise)
         # the ball is small: the risk's own gradient is taken at the answer, only the pull varies
         near = problem.evaluate(problem.project(point.x + noise))
@@ -221,10 +230,36 @@ def _minimum_on_simplex(gram: Tensor, rounds: int = 500) -> Tensor:
     return shares.clamp(min=0)
 
 
+def _outside(problem: FitRiskProblem, x: Tensor) -> Tensor:
+    """How far the worst feature lies outside the bounds (n,)."""
+    return (x - problem.project(x)).abs().flatten(1).amax(1)
+
+
+def _generators(seed: int, count: int) -> list[torch.Generator]:
+    """One a sample, so that neither chunks nor batch-mates change what is tried."""
+    return [torch.Generator().manual_seed(seed + n) for n in range(count)]
+
+
+def _noise(generators: list[torch.Generator], like: Tensor) -> Tensor:
+    rows = [torch.randn(like.shape[1:], generator=g, dtype=like.dtype) for g in generators]
+    return torch.stack(rows).to(like.device)
+
+
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if whole_number(count) is None or count < 0:
+            raise InvalidArgumentError(
+                name,
+                expected="a whole number >= 0",
+                came=repr(count),
+                remedy="0 leaves this search out.",
+            )
+
+
 def _as_multipliers(multipliers: Array | None, x0: Tensor, weights: Tensor) -> Tensor | None:
     if multipliers is None:
         return None
-    duals = torch.as_tensor(multipliers, dtype=x0.dtype, device=x0.device)
+    duals = as_numbers(multipliers, "multipliers", x0)
     expected = (len(x0), len(weights))
     if duals.shape != expected or not bool((duals >= 0).all()):
         raise InvalidArgumentError(

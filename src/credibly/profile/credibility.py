@@ -57,7 +57,9 @@ def credibility(
         solver: by default `Hybrid()`, chosen by measurement; see docs/solvers.md.
         bounds: smallest and largest value a feature may take, such as (0.0, 1.0) for pixels.
             None, as in the paper, leaves x+ free.
-        chunk_size: samples solved at a time. It bounds memory and changes nothing but rounding.
+        chunk_size: samples solved at a time. It bounds memory and changes nothing but rounding,
+            which kinks of the model can amplify: there another chunk size may find a neighbouring
+            minimum of about the same height.
         progress: show a bar (needs the extra 'cli'), or a function called with the share done.
 
     Returns:
@@ -137,7 +139,7 @@ def _assemble_chunk(problem: FitRiskProblem, solution: Solution, settings: Setti
         answer = torch.where(per_sample(back, answer), problem.x0, answer)
         losses = torch.where(back[:, None], fit, losses)
         certificates = certificate_of(clean, answer[known], None, Search(), clean.fit(fit[known]))
-    passes = solution.passes + known * (2 / 3 + 1)
+    passes = solution.passes + known.double() * (2 / 3 + 1)
     return Profile(
         credibility=-losses,
         fit=-fit,

@@ -30,6 +30,9 @@ _CERTIFICATE = tuple(f.name for f in fields(Certificate))
 
 def save_profile(profile: Profile, path: str | Path) -> None:
     """Write every tensor and the settings."""
+    if not Path(path).parent.is_dir():
+        message = f"{path}: the folder {Path(path).parent} does not exist; make it first."
+        raise FileNotFoundError(message)
     tensors = {name: getattr(profile, name) for name in _TENSORS}
     tensors |= {f"certificate.{name}": getattr(profile.certificate, name) for name in _CERTIFICATE}
     save_file(
@@ -41,6 +44,8 @@ def save_profile(profile: Profile, path: str | Path) -> None:
 
 def load_profile(path: str | Path) -> Profile:
     """Read and check a file of `save_profile`."""
+    if Path(path).is_dir():
+        raise FileFormatError(f"{path}: a folder, where a file of a profile was expected.")
     try:
         with safe_open(path, "pt") as file:
             settings = _settings(file.metadata() or {}, path)

@@ -15,6 +15,7 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.profile.certificate import Certificate
 from credibly.solve.status import Status
+from credibly.types import whole_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +53,7 @@ class Profile:
         certificate: residuals of the optimality conditions.
         steps: solver steps (N,).
         passes: forward-and-backward passes through the model (N,); a forward alone is a third.
+            Passes in which a finished sample still waited in the batch are counted, too.
         codes: the status of each sample as a number (N,); `status` has the names.
         settings: weights, solver, loss, version.
     """
@@ -117,7 +119,8 @@ class Profile:
                     "parts",
                     expected=f"the same settings everywhere, {parts[0].settings}",
                     came=f"{part.settings} in part {number}",
-                    remedy="Profiles of other weights, solvers or losses are not comparable.",
+                    remedy="Profiles of other weights, solvers or losses are not comparable. With "
+                    "gamma='auto' call auto_gamma once and pass its number to every batch.",
                 )
         joined: dict[str, Any] = {}
         for f in fields(Profile):
@@ -190,11 +193,13 @@ def _row_indices(
     rows: int | slice | Sequence[int] | Tensor, count: int, device: torch.device
 ) -> Tensor:
     everything = torch.arange(count, device=device)
-    if isinstance(rows, int):
-        if not -count <= rows < count:
-            message = f"sample {rows} of a profile of {count}"
+    single = whole_number(rows)
+    if single is not None:
+        if not -count <= single < count:
+            message = f"sample {single} of a profile of {count}"
             raise IndexError(message)
-        return everything[rows].reshape(1)
+        return everything[single].reshape(1)
     if isinstance(rows, slice | Tensor):
         return everything[rows]
-    return everything[torch.as_tensor(list(rows), device=device)]
+    chosen = torch.as_tensor(list(rows), device=device)  # type: ignore[arg-type]
+    return everything[chosen if chosen.dtype == torch.bool else chosen.long()]

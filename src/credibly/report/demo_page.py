@@ -127,7 +127,7 @@ def _example(results: DemoResults) -> tuple[int, str, str]:
     profile, predicted = results.profile, results.predicted
     wrong = predicted != results.labels
     lost = profile.credibility.argmax(1) != predicted
-    sure = scores.softmax_ratio(profile)
+    sure = scores.softmax_ratio(profile).double()
     rank = torch.where(wrong & lost, sure, torch.where(lost, sure - 1e6, sure - 1e12))
     n = int(rank.argmax())
     name = profile.class_name
@@ -140,8 +140,8 @@ def _example(results: DemoResults) -> tuple[int, str, str]:
         (why if bool(wrong[n] and lost[n]) else "")
         + f"The network says {name(before)} and softmax gives it {probability:.1%}; it is in truth "
         f"{truth}. A change of length {float(profile.risk[n].sqrt()):.2f} (of an image of length "
-        f"{float(profile.x0[n].norm()):.1f}) is enough to bring all ten classes close together, "
-        f"and {name(after)} comes out ahead."
+        f"{float(profile.x0[n].norm()):.1f}) is enough to bring all ten classes close together"
+        + (f", and {name(after)} comes out ahead." if bool(lost[n]) else ".")
     )
     return n, title, text
 

@@ -6,7 +6,6 @@ lambda <- [lambda + eta_l (l - w lambda / 2)]_+
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.solve.base import Stage, State, fresh_marks, require
+from credibly.solve.base import Stage, State, fresh_marks, require, require_positive
 
 
 @dataclass(frozen=True)
@@ -48,9 +47,9 @@ class ArrowHurwicz(Stage[SaddleState]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, value in (("primal_step", self.primal_step), ("dual_step", self.dual_step)):
-            positive = value is None or (math.isfinite(value) and value > 0)
-            require(positive, name, "a positive number", value)
+        require_positive("primal_step", self.primal_step)
+        if self.dual_step is not None:
+            require_positive("dual_step", self.dual_step)
         require(self.initial in ("fit", "ones"), "initial", "'fit' or 'ones'", self.initial)
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, Self, TypeVar
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.types import norm
+from credibly.types import norm, real_number, whole_number
 
 AnyState = TypeVar("AnyState", bound="State")
 
@@ -73,25 +74,11 @@ class Stage(Solver, Generic[AnyState]):
     patience: int | None = 20
 
     def __post_init__(self) -> None:
-        require(
-            isinstance(self.steps, int) and self.steps >= 1,
-            "steps",
-            "a whole number >= 1",
-            self.steps,
-        )
-        require(
-            self.tolerance is None or 0 <= self.tolerance < 1,
-            "tolerance",
-            "a number in [0, 1) or None",
-            self.tolerance,
-        )
-        require(0 <= self.decrease < 1, "decrease", "a number in [0, 1)", self.decrease)
-        require(
-            self.patience is None or self.patience >= 1,
-            "patience",
-            "a whole number >= 1 or None",
-            self.patience,
-        )
+        require_whole("steps", self.steps)
+        require_tolerance(self.tolerance)
+        require_share("decrease", self.decrease)
+        if self.patience is not None:
+            require_whole("patience", self.patience)
 
     def stages(self) -> tuple[Stage[State], ...]:
         return (self,)  # type: ignore[return-value]  # a stage steps only states it made itself
@@ -109,10 +96,44 @@ class Stage(Solver, Generic[AnyState]):
         return problem.relative_stationarity(state.point)
 
 
-def require(holds: bool, name: str, expected: str, came: object, remedy: str = "") -> None:  # noqa: FBT001
+_REMEDY = "Leave it out for the default; docs/solvers.md says what suits which model."
+
+
+def require(
+    holds: bool,  # noqa: FBT001  # reads as a sentence: require(x > 0, ...)
+    name: str,
+    expected: str,
+    came: object,
+    remedy: str = _REMEDY,
+) -> None:
     """Raise the usual error unless a setting holds."""
     if not holds:
         raise InvalidArgumentError(name, expected=expected, came=repr(came), remedy=remedy)
+
+
+def require_whole(name: str, value: object) -> None:
+    """A count must be a whole number of at least one."""
+    number = whole_number(value)
+    require(number is not None and number >= 1, name, "a whole number >= 1", value)
+
+
+def require_positive(name: str, value: object) -> None:
+    """A length must be a positive finite number."""
+    number = real_number(value)
+    good = number is not None and math.isfinite(number) and number > 0
+    require(good, name, "a positive number", value)
+
+
+def require_share(name: str, value: object) -> None:
+    """A share must lie in [0, 1)."""
+    number = real_number(value)
+    require(number is not None and 0 <= number < 1, name, "a number in [0, 1)", value)
+
+
+def require_tolerance(value: object) -> None:
+    """A tolerance is a share, or None for the square root of the precision."""
+    if value is not None:
+        require_share("tolerance", value)
 
 
 def fresh_marks(point: Point) -> tuple[Tensor, Tensor]:

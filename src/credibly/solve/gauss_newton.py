@@ -26,7 +26,7 @@ from credibly.model.derivatives import (
 )
 from credibly.model.inputs import finite_rows
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.solve.base import Stage, State, fresh_marks, require, rounding_of
+from credibly.solve.base import Stage, State, fresh_marks, require, require_whole, rounding_of
 from credibly.types import inner, per_sample
 
 DENSE_LIMIT = 1 << 28
@@ -68,12 +68,7 @@ class GaussNewton(Stage[ProxLinearState]):
             "'auto', 'dense' or 'free'",
             self.jacobian,
         )
-        require(
-            isinstance(self.products, int) and self.products >= 1,
-            "products",
-            "a whole number >= 1",
-            self.products,
-        )
+        require_whole("products", self.products)
 
     def begin(self, problem: FitRiskProblem, point: Point) -> ProxLinearState:
         stuck, cost = fresh_marks(point)

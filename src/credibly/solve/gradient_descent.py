@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.solve.base import Stage, State, fresh_marks, reach, require
+from credibly.solve.base import (
+    Stage,
+    State,
+    fresh_marks,
+    reach,
+    require,
+    require_positive,
+    require_share,
+)
 from credibly.types import norm, per_sample
 
 _FLAT = 1e-6
@@ -50,9 +58,9 @@ class GradientDescent(Stage[DescentState]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(math.isfinite(self.step) and self.step > 0, "step", "a positive number", self.step)
-        require(0 <= self.momentum < 1, "momentum", "a number in [0, 1)", self.momentum)
-        require(0 <= self.forgetting < 1, "forgetting", "a number in [0, 1)", self.forgetting)
+        require_positive("step", self.step)
+        require_share("momentum", self.momentum)
+        require_share("forgetting", self.forgetting)
         require(self.scaling in ("none", "adam"), "scaling", "'none' or 'adam'", self.scaling)
         require(
             self.schedule in ("constant", "cosine"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from credibly.solve.base import Solver, Stage, State, require
+from credibly.solve.base import Solver, Stage, State, require_positive, require_tolerance
 from credibly.solve.gradient_descent import GradientDescent
 from credibly.solve.lbfgs import LBFGS
 
@@ -31,7 +31,8 @@ class Hybrid(Solver):
     tolerance: float | None = None
 
     def __post_init__(self) -> None:
-        require(0 < self.effort <= 1000, "effort", "a number in (0, 1000]", self.effort)
+        require_positive("effort", self.effort)
+        require_tolerance(self.tolerance)
 
     def stages(self) -> tuple[Stage[State], ...]:
         quick, thorough = round(20 * self.effort), round(50 * self.effort)

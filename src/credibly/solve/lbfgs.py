@@ -15,7 +15,7 @@ from torch import Tensor
 
 from credibly.model.inputs import finite_rows
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.solve.base import Stage, State, fresh_marks, reach, require, rounding_of
+from credibly.solve.base import Stage, State, fresh_marks, reach, require_whole, rounding_of
 from credibly.types import inner, norm, per_sample
 
 _SUFFICIENT = 1e-4
@@ -138,12 +138,7 @@ class LBFGS(Stage[LBFGSState]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            isinstance(self.memory, int) and self.memory >= 1,
-            "memory",
-            "a whole number >= 1",
-            self.memory,
-        )
+        require_whole("memory", self.memory)
 
     def begin(self, problem: FitRiskProblem, point: Point) -> LBFGSState:
         stuck, cost = fresh_marks(point)

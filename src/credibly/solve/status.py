@@ -52,7 +52,7 @@ _ADVICE = {
         "The input holds NaN or infinity; its profile is NaN. Clean this sample."
     ),
     Status.NON_FINITE_MODEL: (
-        "The model's losses or gradients were not finite. If that was at x0 the profile is NaN; if "
-        "later, the best point before is returned: use a smaller step."
+        "The model's losses or gradients were not finite. If that was at x0, x0 is returned as it "
+        "is (NaN where the losses are); if later, the best point before: use a smaller step."
     ),
 }
