@@ -31,10 +31,12 @@ if TYPE_CHECKING:
         Loss,
         OneVersusRestHinge,
     )
+    from credibly.problem.bayes import log_joint
     from credibly.problem.fit_risk import FitRiskProblem
     from credibly.problem.weights import auto_gamma, prior_weights
     from credibly.profile.certificate import Certificate, certify
     from credibly.profile.credibility import credibility
+    from credibly.profile.implicit import attached_credibility
     from credibly.profile.path import CredibilityPath, credibility_path
     from credibly.profile.profile import Profile
     from credibly.solve.arrow_hurwicz import ArrowHurwicz
@@ -70,10 +72,12 @@ _HOME = {
     "Profile": "profile.profile",
     "Solver": "solve.base",
     "Status": "solve.status",
+    "attached_credibility": "profile.implicit",
     "auto_gamma": "problem.weights",
     "certify": "profile.certificate",
     "credibility": "profile.credibility",
     "credibility_path": "profile.path",
+    "log_joint": "problem.bayes",
     "prior_weights": "problem.weights",
 }
 
@@ -103,10 +107,12 @@ __all__ = [
     "Solver",
     "Status",
     "__version__",
+    "attached_credibility",
     "auto_gamma",
     "certify",
     "credibility",
     "credibility_path",
+    "log_joint",
     "prior_weights",
 ]
 

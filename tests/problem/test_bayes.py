@@ -5,7 +5,7 @@ import torch
 from scipy import stats
 
 import credibly as cr
-from credibly.problem.bayes import log_joint
+from credibly import log_joint
 from tests.reference import models, oracles
 
 WEIGHTS = torch.tensor([3.0, 5.0, 7.0, 4.0, 6.0], dtype=torch.float64)

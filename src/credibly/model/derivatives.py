@@ -140,6 +140,16 @@ def hessian_vector_product(
         return _gradient((slope * ordinary(v)).sum(), x, constant=True)
 
 
+def tracked_slope(classifier: Classifier, x: Tensor, fit: Callable[[Tensor], Tensor]) -> Tensor:
+    """Gradient by x of the sum of fit(losses), at x held fixed, still attached to all else.
+
+    Its derivative by x is cut; those by parameters and by tensors inside `fit` are not.
+    """
+    with differentiable(classifier):
+        x = leaf(x)
+        return _gradient(fit(classifier.losses(x)).sum(), x, graph=True)
+
+
 def output_curvature(fit: Callable[[Tensor], Tensor], outputs: Tensor) -> tuple[Tensor, Tensor]:
     """Gradient (n, m) and Hessian (n, m, m) of a row-wise scalar function of the outputs."""
     with torch.inference_mode(False), torch.enable_grad():

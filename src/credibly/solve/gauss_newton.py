@@ -27,7 +27,8 @@ from credibly.model.derivatives import (
 from credibly.model.inputs import finite_rows
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.solve.base import Stage, State, fresh_marks, require, require_whole, rounding_of
-from credibly.types import inner, per_sample
+from credibly.solve.linear import conjugate_gradients
+from credibly.types import per_sample
 
 DENSE_LIMIT = 1 << 28
 """Numbers in the Jacobians of a batch above which 'auto' does without storing them (1 GiB)."""
@@ -151,7 +152,7 @@ class GaussNewton(Stage[ProxLinearState]):
             return per_sample(weight, v) * v + free * linear.transposed(bent)
 
         right = -problem.free_gradient(state.point)
-        move, products = _conjugate_gradients(curvature, right, self.products)
+        move, products = conjugate_gradients(curvature, right, most=self.products, accuracy=1e-2)
         return state.point.x + move, FORWARD + BACKWARD * (1 + 3 * products)
 
 
@@ -193,24 +194,3 @@ def _prox_linear(
         length = torch.where(better, torch.clamp(2 * length, max=1.0), 0.5 * length)
     pull = (jacobian.mT @ slope.unsqueeze(2)).squeeze(2)
     return (damping[:, None] * shift - 0.5 * pull) / scale
-
-
-def _conjugate_gradients(
-    matrix: Callable[[Tensor], Tensor], right: Tensor, most: int
-) -> tuple[Tensor, int]:
-    """Solve a batch of positive definite systems; samples that are done take zero steps."""
-    x, r = torch.zeros_like(right), right
-    p, rr = r, inner(r, r)
-    goal = 1e-4 * rr
-    tiny = torch.finfo(right.dtype).tiny
-    for used in range(most):
-        if bool((rr <= goal).all()):
-            return x, used
-        bent = matrix(p)
-        alpha = torch.where(rr > goal, rr / inner(p, bent).clamp(min=tiny), 0.0)
-        x = x + per_sample(alpha, p) * p
-        r = r - per_sample(alpha, p) * bent
-        new = inner(r, r)
-        p = r + per_sample(new / rr.clamp(min=tiny), p) * p
-        rr = new
-    return x, most

@@ -1,0 +1,90 @@
+import pytest
+import torch
+
+import credibly as cr
+from credibly import attached_credibility
+from tests.reference import models, oracles
+
+EXACT = cr.LBFGS(tolerance=1e-12, steps=2000)
+WEIGHTS = torch.tensor([40.0, 60.0, 50.0, 30.0, 70.0], dtype=torch.float64)
+DIRECTION = torch.tensor([1.0, -2.0, 0.5, 3.0, -1.0], dtype=torch.float64)
+
+
+def solved(net, x0, weights=WEIGHTS):
+    return cr.credibility(cr.Classifier(net), x0, weights=weights, solver=EXACT)
+
+
+def along(profile):
+    return float((profile.credibility * DIRECTION).sum())
+
+
+def test_the_gradient_by_the_input_is_that_of_the_solver():
+    net, x0 = models.smooth_network(), models.inputs(3)
+    tracked = x0.clone().requires_grad_(True)
+    c = attached_credibility(
+        cr.Classifier(net), solved(net, x0), x0=tracked, accuracy=1e-12, products=50
+    )
+    (c * DIRECTION).sum().backward()
+    for n in range(3):
+        expected = oracles.finite_difference(
+            lambda v: along(solved(net, v.unsqueeze(0))), x0[n], step=1e-4
+        )
+        assert torch.allclose(tracked.grad[n], expected, atol=1e-5)
+
+
+def test_the_gradient_by_the_weights_is_that_of_the_solver():
+    net, x0 = models.smooth_network(seed=3), models.inputs(2, seed=4)
+    tracked = WEIGHTS.clone().requires_grad_(True)
+    c = attached_credibility(
+        cr.Classifier(net), solved(net, x0), weights=tracked, accuracy=1e-12, products=50
+    )
+    (c * DIRECTION).sum().backward()
+    expected = oracles.finite_difference(lambda w: along(solved(net, x0, w)), WEIGHTS, step=1e-3)
+    assert torch.allclose(tracked.grad, expected, atol=1e-5)
+
+
+def test_the_gradient_by_the_parameters_is_that_of_the_solver():
+    net, x0 = models.smooth_network(seed=5), models.inputs(2, seed=6)
+    c = attached_credibility(cr.Classifier(net), solved(net, x0), accuracy=1e-12, products=50)
+    (c * DIRECTION).sum().backward()
+    for layer, place in ((0, (1, 2)), (2, (3, 4)), (4, (0, 5))):
+        weight = net[layer].weight
+        found = float(weight.grad[place])
+        values, step = [], 1e-4
+        for sign in (1, -1):
+            with torch.no_grad():
+                weight[place] += sign * step
+            values.append(along(solved(net, x0)))
+            with torch.no_grad():
+                weight[place] -= sign * step
+        assert found == pytest.approx((values[0] - values[1]) / (2 * step), abs=1e-5)
+
+
+def test_the_values_are_those_of_the_profile():
+    net, x0 = models.smooth_network(), models.inputs(3)
+    profile = solved(net, x0)
+    assert torch.allclose(
+        attached_credibility(cr.Classifier(net), profile), profile.credibility, atol=1e-12
+    )
+
+
+def test_a_piecewise_linear_network_gives_finite_gradients():
+    net, x0 = models.relu_network(), models.inputs(4)
+    clf = cr.Classifier(net)
+    tracked = x0.clone().requires_grad_(True)
+    attached_credibility(clf, cr.credibility(clf, x0, gamma=30.0), x0=tracked).sum().backward()
+    assert bool(tracked.grad.isfinite().all())
+    assert bool((tracked.grad != 0).any(1).all())
+
+
+def test_other_inputs_weights_and_unsolved_samples_are_refused():
+    net, x0 = models.smooth_network(), models.inputs(3)
+    clf, profile = cr.Classifier(net), solved(net, x0)
+    with pytest.raises(cr.InvalidArgumentError, match="`x0`"):
+        attached_credibility(clf, profile, x0=x0[:2])
+    with pytest.raises(cr.InvalidArgumentError, match="`weights`"):
+        attached_credibility(clf, profile, weights=WEIGHTS[:3])
+    broken = x0.clone()
+    broken[1, 1] = torch.nan
+    with pytest.raises(cr.InvalidArgumentError, match=r"`profile`.*1 that were not"):
+        attached_credibility(clf, cr.credibility(clf, broken, gamma=30.0))
