@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from credibly.problem.fit_risk import FitRiskProblem
     from credibly.problem.weights import auto_gamma, prior_weights
     from credibly.profile.certificate import Certificate, certify
+    from credibly.profile.constrained import (
+        ConstrainedSolution,
+        Feasibility,
+        solve_constrained,
+    )
     from credibly.profile.credibility import credibility
     from credibly.profile.implicit import attached_credibility
     from credibly.profile.path import CredibilityPath, credibility_path
@@ -51,11 +56,13 @@ _HOME = {
     "ArrowHurwicz": "solve.arrow_hurwicz",
     "Certificate": "profile.certificate",
     "Classifier": "model.classifier",
+    "ConstrainedSolution": "profile.constrained",
     "CredibilityPath": "profile.path",
     "CrediblyError": "errors",
     "CrediblyWarning": "errors",
     "CrossEntropy": "model.losses",
     "CustomLoss": "model.losses",
+    "Feasibility": "profile.constrained",
     "FileFormatError": "errors",
     "FitRiskProblem": "problem.fit_risk",
     "GaussNewton": "solve.gauss_newton",
@@ -79,6 +86,7 @@ _HOME = {
     "credibility_path": "profile.path",
     "log_joint": "problem.bayes",
     "prior_weights": "problem.weights",
+    "solve_constrained": "profile.constrained",
 }
 
 __all__ = [
@@ -86,11 +94,13 @@ __all__ = [
     "ArrowHurwicz",
     "Certificate",
     "Classifier",
+    "ConstrainedSolution",
     "CredibilityPath",
     "CrediblyError",
     "CrediblyWarning",
     "CrossEntropy",
     "CustomLoss",
+    "Feasibility",
     "FileFormatError",
     "FitRiskProblem",
     "GaussNewton",
@@ -114,6 +124,7 @@ __all__ = [
     "credibility_path",
     "log_joint",
     "prior_weights",
+    "solve_constrained",
 ]
 
 

@@ -1,0 +1,117 @@
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+
+import credibly as cr
+from credibly import Feasibility, solve_constrained
+from tests.reference import models
+
+
+def by_cvxpy(matrix, offset, x0, credences):
+    x = cp.Variable(len(x0))
+    z = matrix.numpy() @ x + offset.numpy()
+    limits = [cp.log_sum_exp(z) - z[k] <= -float(credences[k]) for k in range(len(credences))]
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(x - x0.numpy())), limits)
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    return problem.value, x.value, np.array([float(limit.dual_value) for limit in limits])
+
+
+def reachable(clf, x0):
+    """Credences somewhere between those at x0 and those at the trade-off: they can be met."""
+    p = cr.credibility(clf, x0, gamma=10.0, solver=cr.LBFGS())
+    return p.credibility - 0.05
+
+
+def test_affine_models_agree_with_cvxpy_in_value_point_and_duals():
+    matrix, offset = models.affine()
+    clf, x0 = models.affine_classifier(), models.inputs(4, 6)
+    c = reachable(clf, x0)
+    found = solve_constrained(clf, x0, c)
+    assert set(found.status) == {Feasibility.SOLVED}
+    for n in range(4):
+        value, x, duals = by_cvxpy(matrix, offset, x0[n], c[n])
+        assert float(found.risk[n]) == pytest.approx(value, abs=1e-6)
+        assert torch.allclose(found.x[n], torch.as_tensor(x), atol=1e-6)
+        assert torch.allclose(found.multipliers[n], torch.as_tensor(duals), atol=1e-5)
+
+
+EXACT = cr.LBFGS(tolerance=1e-11, steps=2000)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_theorem_2_the_profile_is_the_fixed_point(affine):
+    clf = (
+        models.affine_classifier(loss="logistic")
+        if affine
+        else cr.Classifier(models.smooth_network(), loss="logistic")
+    )
+    x0 = models.inputs(3, 6 if affine else 8)
+    profile = cr.credibility(clf, x0, gamma=60.0, solver=EXACT)
+    found = solve_constrained(clf, x0, profile.credibility)
+    assert torch.allclose(found.x, profile.perturbed, atol=1e-5)
+    assert torch.allclose(found.multipliers, profile.multipliers, atol=1e-4)
+    assert torch.allclose(-30.0 * found.multipliers, profile.credibility, atol=3e-3)
+
+
+def test_cross_entropy_leaves_no_room_at_the_profile_and_fixes_the_duals_up_to_the_softmax():
+    # sum_k exp(-l_k) = 1 always: if no loss may grow, none can fall. The feasible outputs are a
+    # single point, and since sum_k p_k grad l_k = 0, multiples of p can be added to the duals.
+    clf = cr.Classifier(models.smooth_network())
+    x0 = models.inputs(3)
+    profile = cr.credibility(clf, x0, gamma=60.0, solver=EXACT)
+    found = solve_constrained(clf, x0, profile.credibility, tolerance=1e-6)
+    assert torch.allclose(found.x, profile.perturbed, atol=1e-4)
+    p = profile.credibility.exp()
+    gap = found.multipliers - profile.multipliers
+    along = (gap * p).sum(1, keepdim=True) / p.square().sum(1, keepdim=True) * p
+    assert torch.allclose(gap, along, atol=1e-3)
+    assert float(gap.abs().max()) > 1e-2  # they do differ
+
+
+def test_the_duals_are_the_derivative_of_the_risk():
+    clf, x0 = models.affine_classifier(), models.inputs(1, 6)
+    c = reachable(clf, x0)
+    found = solve_constrained(clf, x0, c)
+    for k in range(4):
+        shift = torch.zeros_like(c)
+        shift[0, k] = 1e-4
+        up, down = (solve_constrained(clf, x0, c + s * shift).risk for s in (1, -1))
+        slope = float((up - down) / 2e-4)
+        assert slope == pytest.approx(float(found.multipliers[0, k]), abs=1e-4)
+
+
+def test_credences_met_at_x0_cost_nothing():
+    clf, x0 = cr.Classifier(models.smooth_network()), models.inputs(3)
+    with torch.no_grad():
+        c = -clf.losses(x0) - 0.1
+    found = solve_constrained(clf, x0, c)
+    assert found.risk.tolist() == [0.0] * 3
+    assert torch.equal(found.x, x0)
+    assert float(found.multipliers.max()) == 0.0
+    assert set(found.status) == {Feasibility.SOLVED}
+
+
+def test_what_cannot_be_met_is_infeasible_and_costs_nobody_else_anything():
+    clf, x0 = models.affine_classifier(), models.inputs(4, 6)
+    c = reachable(clf, x0)
+    alone = solve_constrained(clf, x0[:1], c[:1])
+    c[1, 0] = 0.5  # losses are never negative
+    c[2] = -0.1  # four classes cannot all have a loss of a tenth
+    x0 = x0.clone()
+    x0[3, 0] = torch.nan
+    found = solve_constrained(clf, x0, c)
+    assert found.status[1] is found.status[2] is Feasibility.INFEASIBLE
+    assert found.risk[1:3].tolist() == [float("inf")] * 2
+    assert found.status[3] is Feasibility.UNSOLVED
+    assert bool(found.risk[3].isnan())
+    assert found.status[0] is Feasibility.SOLVED
+    assert torch.allclose(found.x[0], alone.x[0], atol=1e-7)
+    assert all(status.advice for status in Feasibility)
+
+
+def test_credences_of_the_wrong_shape_are_refused():
+    clf, x0 = models.affine_classifier(), models.inputs(2, 6)
+    for wrong in (torch.zeros(2, 3), torch.zeros(4), torch.full((2, 4), torch.nan), "abc"):
+        with pytest.raises(cr.InvalidArgumentError, match="`credences`"):
+            solve_constrained(clf, x0, wrong)
