@@ -110,6 +110,14 @@ def test_what_cannot_be_met_is_infeasible_and_costs_nobody_else_anything():
     assert all(status.advice for status in Feasibility)
 
 
+def test_chunks_change_nothing():
+    clf, x0 = models.affine_classifier(), models.inputs(5, 6)
+    c = reachable(clf, x0)
+    whole, parts = (solve_constrained(clf, x0, c, chunk_size=size) for size in (5, 2))
+    assert torch.allclose(whole.x, parts.x, atol=1e-7)
+    assert whole.status == parts.status
+
+
 def test_credences_of_the_wrong_shape_are_refused():
     clf, x0 = models.affine_classifier(), models.inputs(2, 6)
     for wrong in (torch.zeros(2, 3), torch.zeros(4), torch.full((2, 4), torch.nan), "abc"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 
 import torch
@@ -113,7 +113,23 @@ def solve_constrained(
         c = _credences(clf, start, credences)
         goal = torch.finfo(start.dtype).eps ** 0.5 if tolerance is None else tolerance
         inner = LBFGS(steps=inner_steps, tolerance=goal, patience=8, decrease=1e-6)
-        return _Search(clf, start, c, inner, goal).run(rounds, chunk_size)
+        return _joined(
+            [
+                _Search(clf, part, wanted, inner, goal).run(rounds)
+                for part, wanted in zip(
+                    torch.split(start, chunk_size), torch.split(c, chunk_size), strict=True
+                )
+            ]
+        )
+
+
+def _joined(parts: list[ConstrainedSolution]) -> ConstrainedSolution:
+    tensors = {
+        f.name: torch.cat([getattr(part, f.name) for part in parts])
+        for f in fields(ConstrainedSolution)
+        if f.name != "status"
+    }
+    return ConstrainedSolution(**tensors, status=sum((part.status for part in parts), ()))
 
 
 class _Search:
@@ -148,7 +164,7 @@ class _Search:
         sensitivity = pull.square() / excess.square().sum(1).clamp(min=tiny)
         return torch.where(pull > 0, 20 / sensitivity.clamp(min=tiny), 1.0)[:, None]
 
-    def run(self, rounds: int, chunk_size: int) -> ConstrainedSolution:
+    def run(self, rounds: int) -> ConstrainedSolution:
         first = self.problem.penalty
         violation = self._violation()
         self.stationarity = torch.where(violation <= 0, 0.0, self.stationarity)
@@ -159,7 +175,7 @@ class _Search:
             if len(rows) == 0:
                 break
             was = self.problem.risk(self.x), self.stationarity.clone()
-            self._round(rows, chunk_size)
+            self._round(rows)
             settled |= going & self._settled(*was)
             before, violation = violation, self._violation()
             slow = going & (violation > 0.25 * before) & (violation > self.goal)
@@ -168,10 +184,10 @@ class _Search:
             exhausted = (grown > _MOST_GROWTH * first)[:, 0] & (violation > self.goal)
         return self._solution(exhausted)
 
-    def _round(self, rows: Tensor, chunk_size: int) -> None:
+    def _round(self, rows: Tensor) -> None:
         """Minimise for fixed duals, then move the duals."""
         part = self.problem.select(rows)
-        found = solve(part, self.inner, chunk_size=chunk_size, start=self.x[rows])
+        found = solve(part, self.inner, chunk_size=len(rows), start=self.x[rows])
         point = part.evaluate(found.x)
         self.x[rows], self.losses[rows] = found.x, point.losses
         self.stationarity[rows] = part.relative_stationarity(point)
