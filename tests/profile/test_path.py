@@ -66,6 +66,13 @@ def test_the_switching_gamma_is_the_largest_at_which_another_class_is_ahead():
     assert float(found[:2].max()) > 0  # or the test has nothing to see
 
 
+def test_a_flat_model_has_no_gradient_anywhere_on_the_path():
+    weight = torch.ones(6, 3, dtype=torch.float64, requires_grad=True)
+    clf = cr.Classifier(lambda x: (0.0 * x) @ weight + torch.tensor([1.0, 2.0, 3.0]).double())
+    path = cr.credibility_path(clf, models.inputs(2, 6), [10.0, 1.0])
+    assert all(set(p.status) == {cr.Status.NO_GRADIENT} for p in path.profiles)
+
+
 @pytest.mark.parametrize("gammas", [[], [3.0], [3.0, 3.0], [1.0, -1.0], [1.0, math.nan]])
 def test_impossible_gammas_are_refused(gammas):
     with pytest.raises(cr.InvalidArgumentError, match="`gammas`"):

@@ -59,13 +59,17 @@ def test_unstable_dual_steps_are_refused_and_stable_ones_are_not():
     assert cr.credibility(clf, x0, gamma=10.0, solver=fine).status[0].usable
 
 
-def test_the_stability_limit_is_where_the_recursion_says():
-    # with the losses held fixed, lambda -> (1 - eta w / 2) lambda + eta l
-    for eta, grows in ((0.39, False), (0.41, True)):
-        value = torch.tensor(5.0)
-        for _ in range(200):
-            value = value + eta * (3.0 - 10.0 * value / 2)
-        assert bool(value.abs() > 10) == grows
+@pytest.mark.parametrize(("dual_step", "settles"), [(0.39, True), (0.41, False)])
+def test_the_refused_dual_steps_are_those_that_never_settle(dual_step, settles):
+    clf, x0 = cr.Classifier(models.smooth_network()), models.inputs(2)
+    problem = FitRiskProblem(clf, x0, torch.full((5,), 10.0, dtype=torch.float64))
+    frozen = {"primal_step": 1e-12, "initial": "ones"}  # x stays, only the multipliers move
+    state = cr.ArrowHurwicz(dual_step=0.1, **frozen).begin(problem, problem.evaluate(x0))
+    solver = cr.ArrowHurwicz(dual_step=dual_step, **frozen)  # `begin` alone checks the step
+    for _ in range(1000):
+        state = solver.advance(problem, state)
+    gap = (state.multipliers - problem.multipliers(state.point.losses)).abs().max()
+    assert bool(gap < 1e-6) == settles
 
 
 def test_too_long_a_primal_step_diverges_but_keeps_the_best_point():

@@ -31,11 +31,13 @@ def check_model(classifier: Classifier, x: Tensor) -> None:
         together = _outputs(classifier, pair)
         again = _outputs(classifier, pair)
         alone = torch.cat([_outputs(classifier, pair[:1]), _outputs(classifier, pair[1:])])
-        rounding = _rounding(classifier, pair, together)
+        with torch.inference_mode(False), torch.no_grad():
+            raw = classifier.raw_outputs(pair.clone())
+        rounding = _rounding(raw, together)
         _check_repeatable(together, again, rounding)
         _check_uncoupled(together, alone, rounding)
         _check_losses(classifier, together)
-        _check_kind_of_outputs(classifier, pair)
+        _check_kind_of_outputs(classifier, raw)
         _check_gradient(classifier, pair, together)
 
 
@@ -163,9 +165,7 @@ def _check_losses(classifier: Classifier, outputs: Tensor) -> None:
         )
 
 
-def _check_kind_of_outputs(classifier: Classifier, x: Tensor) -> None:
-    with torch.inference_mode(False), torch.no_grad():
-        rows = classifier.raw_outputs(x.clone())
+def _check_kind_of_outputs(classifier: Classifier, rows: Tensor) -> None:
     if not bool(torch.isfinite(rows).all()):
         return
     inside = bool((rows >= 0).all() and (rows <= 1).all())
@@ -206,13 +206,11 @@ def _largest_gap(first: Tensor, second: Tensor) -> float:
     return float(gap[torch.isfinite(gap)].max()) if torch.isfinite(gap).any() else 0.0
 
 
-def _rounding(classifier: Classifier, x: Tensor, outputs: Tensor) -> float:
+def _rounding(raw: Tensor, outputs: Tensor) -> float:
     """Differences that other summation orders explain, on the scale of the outputs.
 
     A model may compute in less precision than it is given, so single precision is the least.
     """
-    with torch.inference_mode(False), torch.no_grad():
-        raw = classifier.raw_outputs(x.clone())
     precision = max(torch.finfo(raw.dtype).eps, torch.finfo(torch.float32).eps)
     scale = outputs[torch.isfinite(outputs)].abs()
     largest = float(scale.max()) if scale.numel() else 0.0

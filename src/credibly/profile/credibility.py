@@ -28,7 +28,6 @@ from credibly.profile.profile import Profile, Settings
 from credibly.solve.base import Solver
 from credibly.solve.hybrid import Hybrid
 from credibly.solve.loop import Solution, Tick, solve
-from credibly.solve.status import Status
 from credibly.types import Array, Bounds, per_sample
 from credibly.version import __version__
 
@@ -123,7 +122,7 @@ def _assemble(
 
 def _assemble_chunk(problem: FitRiskProblem, solution: Solution, settings: Settings) -> Profile:
     """Evaluate x0 and x+ once more, side by side, so that all numbers belong together."""
-    known = _is_known(solution.status, problem.x0)
+    known = finite_rows(problem.x0)  # for the others every number is NaN
     clean = problem.select(known)
     fit = torch.full(
         (len(problem), len(problem.weights)),
@@ -153,12 +152,6 @@ def _assemble_chunk(problem: FitRiskProblem, solution: Solution, settings: Setti
         codes=solution.status,
         settings=settings,
     )
-
-
-def _is_known(status: Tensor, x0: Tensor) -> Tensor:
-    """Samples at which the model can be evaluated; for the others every number is NaN."""
-    hopeless = (status == Status.NON_FINITE_INPUT) | ~finite_rows(x0)
-    return ~hopeless
 
 
 def _worse_than_start(

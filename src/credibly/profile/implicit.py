@@ -60,7 +60,7 @@ def attached_credibility(
     slope = tracked_slope(clf, profile.perturbed, lambda losses: (losses.square() / (2 * w)).sum(1))
     mismatch = profile.perturbed + slope - start  # zero at the answer; its graph is what counts
     problem = FitRiskProblem(clf, start.detach(), w.detach())
-    x: Tensor = _ImplicitSolve.apply(  # type: ignore[no-untyped-call]
+    x: Tensor = _ImplicitSolve.apply(  # type: ignore[no-untyped-call]  # torch has no types here
         mismatch, profile.perturbed, problem, products, accuracy
     )
     return -clf.losses(x)

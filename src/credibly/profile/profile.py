@@ -201,5 +201,5 @@ def _row_indices(
         return everything[single].reshape(1)
     if isinstance(rows, slice | Tensor):
         return everything[rows]
-    chosen = torch.as_tensor(list(rows), device=device)  # type: ignore[arg-type]
+    chosen = torch.as_tensor(list(rows), device=device)  # type: ignore[arg-type]  # ints are gone
     return everything[chosen if chosen.dtype == torch.bool else chosen.long()]

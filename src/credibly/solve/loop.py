@@ -107,7 +107,8 @@ class _Chunk:
         self.passes[rows] += 1
         sane = torch.isfinite(point.objective) & finite_rows(point.gradient)
         # a vanishing gradient at x0 means that nothing pulls; elsewhere it is the goal
-        moves = (point.gradient != 0).flatten(1).any(dim=1) | (start is not None)
+        elsewhere = point.x != self.problem.x0[rows]
+        moves = ((point.gradient != 0) | elsewhere).flatten(1).any(dim=1)
         self.status[rows[~sane]] = Status.NON_FINITE_MODEL
         self.status[rows[sane & ~moves]] = Status.NO_GRADIENT
         keep = sane & moves
