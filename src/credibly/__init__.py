@@ -44,8 +44,19 @@ if TYPE_CHECKING:
     from credibly.profile.implicit import attached_credibility
     from credibly.profile.path import CredibilityPath, credibility_path
     from credibly.profile.profile import Profile
+    from credibly.profile.tradeoff import (
+        Assumption2,
+        TradeOff,
+        try_assumption_2,
+        try_tradeoff,
+    )
     from credibly.solve.arrow_hurwicz import ArrowHurwicz
     from credibly.solve.base import Solver
+    from credibly.solve.constrained import (
+        AugmentedLagrangian,
+        ClassicalArrowHurwicz,
+        ConstrainedMethod,
+    )
     from credibly.solve.gauss_newton import GaussNewton
     from credibly.solve.gradient_descent import GradientDescent
     from credibly.solve.hybrid import Hybrid
@@ -54,8 +65,12 @@ if TYPE_CHECKING:
 
 _HOME = {
     "ArrowHurwicz": "solve.arrow_hurwicz",
+    "Assumption2": "profile.tradeoff",
+    "AugmentedLagrangian": "solve.constrained",
     "Certificate": "profile.certificate",
     "Classifier": "model.classifier",
+    "ClassicalArrowHurwicz": "solve.constrained",
+    "ConstrainedMethod": "solve.constrained",
     "ConstrainedSolution": "profile.constrained",
     "CredibilityPath": "profile.path",
     "CrediblyError": "errors",
@@ -79,6 +94,7 @@ _HOME = {
     "Profile": "profile.profile",
     "Solver": "solve.base",
     "Status": "solve.status",
+    "TradeOff": "profile.tradeoff",
     "attached_credibility": "profile.implicit",
     "auto_gamma": "problem.weights",
     "certify": "profile.certificate",
@@ -87,13 +103,19 @@ _HOME = {
     "log_joint": "problem.bayes",
     "prior_weights": "problem.weights",
     "solve_constrained": "profile.constrained",
+    "try_assumption_2": "profile.tradeoff",
+    "try_tradeoff": "profile.tradeoff",
 }
 
 __all__ = [
     "LBFGS",
     "ArrowHurwicz",
+    "Assumption2",
+    "AugmentedLagrangian",
     "Certificate",
+    "ClassicalArrowHurwicz",
     "Classifier",
+    "ConstrainedMethod",
     "ConstrainedSolution",
     "CredibilityPath",
     "CrediblyError",
@@ -116,6 +138,7 @@ __all__ = [
     "Profile",
     "Solver",
     "Status",
+    "TradeOff",
     "__version__",
     "attached_credibility",
     "auto_gamma",
@@ -125,6 +148,8 @@ __all__ = [
     "log_joint",
     "prior_weights",
     "solve_constrained",
+    "try_assumption_2",
+    "try_tradeoff",
 ]
 
 

@@ -134,3 +134,51 @@ def test_shapes_and_signs_are_checked(solved):
         cr.certify(
             clf, profile.x0, profile.perturbed, gamma=GAMMA, multipliers=profile.multipliers[:, :2]
         )
+
+
+def test_credences_a_user_brings_are_held_to_what_they_claim(solved):
+    clf, profile = solved
+    earned = cr.certify(
+        clf, profile.x0, profile.perturbed, gamma=GAMMA, credences=profile.credibility
+    )
+    own = cr.certify(clf, profile.x0, profile.perturbed, gamma=GAMMA)
+    assert torch.allclose(earned.objective, own.objective, atol=1e-12)
+    assert bool(earned.holds(tolerance=1e-6).all())
+    boast, modest = (
+        cr.certify(
+            clf, profile.x0, profile.perturbed, gamma=GAMMA, credences=profile.credibility * factor
+        )
+        for factor in (0.9, 1.1)
+    )
+    losses = -profile.credibility
+    assert torch.allclose(boast.feasibility, 0.1 * losses.amax(1))
+    assert float(modest.feasibility.max()) == 0.0
+    assert float(modest.slackness.min()) > 0.0  # the multipliers of c leave the constraints slack
+    assert not bool(boast.holds().any() | modest.holds().any())
+
+
+def test_credences_and_multipliers_that_do_not_belong_together_miss_the_fixed_point(solved):
+    clf, profile = solved
+    certificate = cr.certify(
+        clf, profile.x0, profile.perturbed, gamma=GAMMA, credences=profile.credibility,
+        multipliers=2 * profile.multipliers,
+    )  # fmt: skip
+    expected = (-profile.credibility).amax(1)
+    assert torch.allclose(certificate.fixed_point, expected, atol=1e-9)
+
+
+def test_the_answer_of_the_constrained_problem_is_certified_with_its_multipliers():
+    clf, x0 = cr.Classifier(models.smooth_network(), loss="logistic"), models.inputs(3)
+    exact = cr.credibility(clf, x0, gamma=60.0, solver=cr.LBFGS(tolerance=1e-11, steps=2000))
+    found = cr.solve_constrained(clf, x0, exact.credibility)
+    certificate = cr.certify(
+        clf, x0, found.x, gamma=60.0, credences=exact.credibility, multipliers=found.multipliers
+    )
+    assert bool(certificate.holds(tolerance=1e-3).all())
+
+
+@pytest.mark.parametrize("wrong", [torch.full((6, 5), 0.1), torch.zeros(6, 4), torch.zeros(6)])
+def test_credences_of_the_wrong_sign_or_shape_are_refused(solved, wrong):
+    clf, profile = solved
+    with pytest.raises(cr.InvalidArgumentError, match="`credences`"):
+        cr.certify(clf, profile.x0, profile.perturbed, gamma=GAMMA, credences=wrong)

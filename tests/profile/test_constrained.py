@@ -5,7 +5,7 @@ import torch
 
 import credibly as cr
 from credibly import Feasibility, solve_constrained
-from tests.reference import models
+from tests.reference import models, oracles
 
 
 def by_cvxpy(matrix, offset, x0, credences):
@@ -50,8 +50,9 @@ def test_theorem_2_the_profile_is_the_fixed_point(affine):
     profile = cr.credibility(clf, x0, gamma=60.0, solver=EXACT)
     found = solve_constrained(clf, x0, profile.credibility)
     assert torch.allclose(found.x, profile.perturbed, atol=1e-5)
-    assert torch.allclose(found.multipliers, profile.multipliers, atol=1e-4)
-    assert torch.allclose(-30.0 * found.multipliers, profile.credibility, atol=3e-3)
+    # a loss near zero leaves its multiplier, small itself, loosely determined
+    assert torch.allclose(found.multipliers, profile.multipliers, atol=1e-3 if affine else 1e-5)
+    assert torch.allclose(-30.0 * found.multipliers, profile.credibility, atol=3e-2)
 
 
 def test_cross_entropy_leaves_no_room_at_the_profile_and_fixes_the_duals_up_to_the_softmax():
@@ -123,3 +124,71 @@ def test_credences_of_the_wrong_shape_are_refused():
     for wrong in (torch.zeros(2, 3), torch.zeros(4), torch.full((2, 4), torch.nan), "abc"):
         with pytest.raises(cr.InvalidArgumentError, match="`credences`"):
             solve_constrained(clf, x0, wrong)
+
+
+def test_the_classical_updates_follow_a_naive_loop_to_the_digit():
+    clf, x0 = cr.Classifier(models.smooth_network()), models.inputs(3)
+    c = reachable(clf, x0)
+    method = cr.ClassicalArrowHurwicz(primal_step=0.02, dual_step=0.05, steps=40, initial=0.5)
+    found = solve_constrained(clf, x0, c, method=method)
+    for n in range(3):
+        path = oracles.classical_arrow_hurwicz(
+            lambda x: clf.losses(x.unsqueeze(0)).squeeze(0), x0[n], c[n],
+            primal_step=0.02, dual_step=0.05, steps=41, start=0.5,
+        )  # fmt: skip
+        x, multipliers = path[-1]
+        assert torch.allclose(found.x[n], x, atol=1e-12)
+        assert torch.allclose(found.multipliers[n], multipliers, atol=1e-12)
+    assert found.passes.tolist() == [pytest.approx(40 + 1 / 3)] * 3
+
+
+def test_the_classical_updates_reach_the_answer_of_cvxpy():
+    matrix, offset = models.affine()
+    clf, x0 = models.affine_classifier(), models.inputs(2, 6)
+    c = reachable(clf, x0)
+    method = cr.ClassicalArrowHurwicz(primal_step=0.01, dual_step=0.02, steps=8000)
+    found = solve_constrained(clf, x0, c, method=method, tolerance=1e-6)
+    fast = solve_constrained(clf, x0, c, tolerance=1e-6)
+    for n in range(2):
+        value, _, duals = by_cvxpy(matrix, offset, x0[n], c[n])
+        assert float(found.risk[n]) == pytest.approx(value, abs=1e-5)
+        assert torch.allclose(found.multipliers[n], torch.as_tensor(duals), atol=1e-4)
+    assert float(fast.passes.max()) < float(found.passes.min())
+
+
+def test_classical_updates_that_blow_up_are_unsolved_and_not_an_exception():
+    clf, x0 = models.affine_classifier(), models.inputs(2, 6)
+    method = cr.ClassicalArrowHurwicz(primal_step=50.0, dual_step=50.0, steps=300)
+    found = solve_constrained(clf, x0, reachable(clf, x0), method=method)
+    assert set(found.status) == {Feasibility.UNSOLVED}
+
+
+def test_a_rough_network_is_met_within_the_tolerance_and_nearer_than_without_the_anneal():
+    clf, x0 = cr.Classifier(models.relu_network(width=64)), models.inputs(12)
+    c = cr.credibility(clf, x0, gamma=20.0).credibility - 0.1
+    annealed = solve_constrained(clf, x0, c, tolerance=1e-4)
+    plain = solve_constrained(
+        clf, x0, c, tolerance=1e-4, method=cr.AugmentedLagrangian(anneal_steps=1)
+    )
+    assert set(annealed.status) == {Feasibility.SOLVED}
+    assert float(annealed.violation.max()) <= 1e-4
+    assert float(annealed.risk.sum()) < float(plain.risk.sum())
+
+
+@pytest.mark.parametrize("wrong", [cr.LBFGS(), "classical", cr.AugmentedLagrangian])
+def test_a_method_for_another_problem_is_refused(wrong):
+    clf, x0 = models.affine_classifier(), models.inputs(2, 6)
+    with pytest.raises(cr.InvalidArgumentError, match="`method`"):
+        solve_constrained(clf, x0, reachable(clf, x0), method=wrong)
+
+
+@pytest.mark.parametrize("settings", [{"rounds": 0}, {"anneal_steps": 1.5}, {"rough_steps": -1}])
+def test_settings_of_the_augmented_lagrangian_are_checked(settings):
+    with pytest.raises(cr.InvalidArgumentError, match=next(iter(settings))):
+        cr.AugmentedLagrangian(**settings)
+
+
+@pytest.mark.parametrize("settings", [{"steps": 0}, {"primal_step": 0.0}, {"dual_step": -1.0}])
+def test_settings_of_the_classical_method_are_checked(settings):
+    with pytest.raises(cr.InvalidArgumentError, match=next(iter(settings))):
+        cr.ClassicalArrowHurwicz(**settings)

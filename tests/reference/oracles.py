@@ -62,6 +62,28 @@ def algorithm_1(losses_of, x0, weights, *, primal_step, dual_step, steps, start)
     return path
 
 
+def classical_arrow_hurwicz(losses_of, x0, credences, *, primal_step, dual_step, steps, start):
+    """The paper's two updates for fixed credences, ONE sample, class by class."""
+    x, multipliers = x0.clone(), [start] * len(credences)
+    path = []
+    for _ in range(steps):
+        path.append((x.clone(), torch.tensor(multipliers, dtype=x0.dtype)))
+        leaf = x.clone().requires_grad_(True)
+        losses = losses_of(leaf)
+        step = 2 * (x - x0)
+        for k, multiplier in enumerate(multipliers):
+            (slope,) = torch.autograd.grad(losses[k], leaf, retain_graph=True)
+            step = step + multiplier * slope
+        multipliers = [
+            max(0.0, multiplier + dual_step * (float(loss) + float(credence)))
+            for multiplier, loss, credence in zip(
+                multipliers, losses.detach(), credences, strict=True
+            )
+        ]
+        x = x - primal_step * step
+    return path
+
+
 def finite_difference(function, x, step=1e-6):
     """Gradient of a scalar function of one sample by central differences."""
     gradient = torch.zeros_like(x)

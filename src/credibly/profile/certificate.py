@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal, Self
 
 import torch
@@ -27,7 +27,7 @@ class Certificate:
         objective: F at the answer.
         stationarity: |2 (x - x0) + sum_k lambda_k grad l_k|, zero at a smooth minimum (Theorem 1).
         relative_stationarity: the same against the two pulls that balance in it: 0 to 1.
-        fixed_point: max_k |l_k - w_k lambda_k / 2|, zero for a credibility profile (Theorem 2).
+        fixed_point: max_k |c_k + w_k lambda_k / 2|, zero for a credibility profile (Theorem 2).
         feasibility: how far any loss exceeds its credence, max_k [l_k + c_k]_+, or any feature its
             bounds, whichever is more.
         slackness: max_k |lambda_k (l_k + c_k)|.
@@ -83,6 +83,7 @@ def certify(
     gamma: float | Literal["auto"] | None = None,
     weights: Array | None = None,
     multipliers: Array | None = None,
+    credences: Array | None = None,
     bounds: Bounds | None = None,
     probes: int = 24,
     gradient_samples: int = 0,
@@ -98,7 +99,10 @@ def certify(
         x: the proposed x+ (n, ...).
         gamma: as in `credibility`; exactly one of gamma and weights.
         weights: as in `credibility`.
-        multipliers: lambda (n, K); by default 2 l / w, which satisfy the fixed point by design.
+        multipliers: lambda (n, K); by default -2 c / w, which satisfy the fixed point by design.
+        credences: c (n, K), none positive; by default the -l that x itself earns. Brought credences
+            are held to what they claim: the objective is |x - x0|^2 + sum_k c_k^2 / w_k, and a loss
+            above -c_k is a violation.
         bounds: as in `credibility`.
         probes: nearby points at which the trade-off inequality (Definition 2) is tried: along the
             gradient, towards x0 and away from it, and in random directions.
@@ -120,15 +124,20 @@ def certify(
     _check_counts(probes=probes, gradient_samples=gradient_samples)
     check_model(clf, start)
     w = resolve_weights(clf, start, gamma=gamma, weights=weights)
-    duals = _as_multipliers(multipliers, start, w)
+    duals, claimed = _as_multipliers(multipliers, start, w), _as_credences(credences, start, w)
     parts = []
     for begin in range(0, len(start), chunk_size):
         rows = slice(begin, begin + chunk_size)
-        problem = FitRiskProblem(clf, start[rows], w, bounds)
+        problem = FitRiskProblem(clf, start, w, bounds).select(rows)
         search = Search(probes, gradient_samples, radius, seed + begin)
-        parts.append(
-            certificate_of(problem, answer[rows], None if duals is None else duals[rows], search)
+        certificate = certificate_of(
+            problem,
+            answer[rows],
+            multipliers=None if duals is None else duals[rows],
+            credences=None if claimed is None else claimed[rows],
+            search=search,
         )
+        parts.append(certificate)
     return Certificate.concatenate(parts)
 
 
@@ -145,24 +154,33 @@ class Search:
 def certificate_of(
     problem: FitRiskProblem,
     x: Tensor,
-    multipliers: Tensor | None,
-    search: Search,
+    *,
+    multipliers: Tensor | None = None,
+    credences: Tensor | None = None,
+    search: Search | None = None,
     fit_at_start: Tensor | None = None,
 ) -> Certificate:
     """The certificate of one batch: one pass, a forward at x0, and what `search` asks for."""
+    search = search or Search()
+    if multipliers is None and credences is not None:
+        multipliers = -2 * credences / problem.weights
     point = problem.evaluate(x, multipliers)
     duals = problem.multipliers(point.losses) if multipliers is None else multipliers
     if fit_at_start is None:
         fit_at_start = problem.objective(problem.x0)
+    earned = -point.losses
+    if credences is not None:
+        point = replace(point, objective=problem.risk(x) + problem.fit(credences))
     # With c = -l the losses meet their credences exactly; given multipliers imply their own c.
-    credences = -point.losses if multipliers is None else -0.5 * problem.weights * duals
-    excess = point.losses + credences
+    implied = earned if multipliers is None else -0.5 * problem.weights * duals
+    excess = point.losses + (implied if credences is None else credences)
+    held = earned if credences is None else credences
     unknown = torch.full_like(point.objective, torch.nan)
     return Certificate(
         objective=point.objective,
         stationarity=norm(problem.free_gradient(point)),
         relative_stationarity=problem.relative_stationarity(point),
-        fixed_point=(-point.losses + 0.5 * problem.weights * duals).abs().amax(1),
+        fixed_point=(held + 0.5 * problem.weights * duals).abs().amax(1),
         feasibility=torch.maximum(excess.clamp(min=0).amax(1), _outside(problem, x)),
         slackness=(duals * excess).abs().amax(1),
         decrease=fit_at_start - point.objective,
@@ -260,12 +278,25 @@ def _as_multipliers(multipliers: Array | None, x0: Tensor, weights: Tensor) -> T
     if multipliers is None:
         return None
     duals = as_numbers(multipliers, "multipliers", x0)
-    expected = (len(x0), len(weights))
-    if duals.shape != expected or not bool((duals >= 0).all()):
-        raise InvalidArgumentError(
-            "multipliers",
-            expected=f"non-negative numbers of shape {expected}",
-            came=f"shape {tuple(duals.shape)}, smallest {float(duals.min()):.4g}",
-            remedy="Pass one multiplier a sample and class, or leave it out for 2 l / w.",
-        )
+    _check_rows("multipliers", duals, (len(x0), len(weights)), sign=1)
     return duals
+
+
+def _as_credences(credences: Array | None, x0: Tensor, weights: Tensor) -> Tensor | None:
+    if credences is None:
+        return None
+    c = as_numbers(credences, "credences", x0)
+    _check_rows("credences", c, (len(x0), len(weights)), sign=-1)
+    return c
+
+
+def _check_rows(name: str, values: Tensor, expected: tuple[int, int], *, sign: int) -> None:
+    if tuple(values.shape) == expected and bool((sign * values >= 0).all()):
+        return
+    extreme = f"smallest {float(values.min()):.4g}, largest {float(values.max()):.4g}"
+    raise InvalidArgumentError(
+        name,
+        expected=f"{'non-negative' if sign > 0 else 'non-positive'} numbers of shape {expected}",
+        came=f"shape {tuple(values.shape)}" + (f", {extreme}" if values.numel() else ""),
+        remedy="Pass one a sample and class, or leave it out.",
+    )

@@ -23,7 +23,7 @@ from credibly.profile.arguments import (
     check_solver,
     ticking,
 )
-from credibly.profile.certificate import Certificate, Search, certificate_of
+from credibly.profile.certificate import Certificate, certificate_of
 from credibly.profile.profile import Profile, Settings
 from credibly.solve.base import Solver
 from credibly.solve.hybrid import Hybrid
@@ -137,7 +137,7 @@ def _assemble_chunk(problem: FitRiskProblem, solution: Solution, settings: Setti
         back = _worse_than_start(problem, fit, losses, answer) & known
         answer = torch.where(per_sample(back, answer), problem.x0, answer)
         losses = torch.where(back[:, None], fit, losses)
-        certificates = certificate_of(clean, answer[known], None, Search(), clean.fit(fit[known]))
+        certificates = certificate_of(clean, answer[known], fit_at_start=clean.fit(fit[known]))
     passes = solution.passes + known.double() * (2 / 3 + 1)
     return Profile(
         credibility=-losses,

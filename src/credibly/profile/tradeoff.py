@@ -1,0 +1,240 @@
+"""The paper's inequalities, tried: Definition 2 at many other inputs, Assumption 2 around x+."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from credibly.errors import InvalidArgumentError
+from credibly.model.classifier import Classifier
+from credibly.model.derivatives import loss_jacobian, losses_only
+from credibly.model.inputs import as_inputs
+from credibly.problem.fit_risk import FitRiskProblem
+from credibly.profile.arguments import check_chunk_size
+from credibly.profile.credibility import undisturbed
+from credibly.profile.profile import Profile
+from credibly.solve.base import reach, require_positive, require_whole
+from credibly.types import Array, norm, per_sample
+
+RADII = (0.01, 0.1, 0.5)
+"""Sizes of the neighbourhoods, relative to |x+ - x0|."""
+
+BETWEEN = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99)
+"""Points of the segment from x0 (0) to x+ (1)."""
+
+
+@dataclass(frozen=True, eq=False)
+class TradeOff:
+    """How the trade-off inequality fared at inputs x' that are not x+.
+
+    Attributes:
+        margins: for each kind of x', (F(x') - F(x+)) / F(x+) at every one tried (n, tries). A
+            negative one refutes the inequality there: x' balances fit and risk better than x+.
+    """
+
+    margins: Mapping[str, Tensor]
+
+    def holds(self, *, tolerance: float = 1e-3) -> Tensor:
+        """Samples (n,) with no x' that is better by more than the share `tolerance`."""
+        return self.worst() >= -tolerance
+
+    def worst(self) -> Tensor:
+        """The smallest margin of each sample (n,)."""
+        return torch.cat(list(self.margins.values()), dim=1).amin(1)
+
+    def summary(self) -> str:
+        """One line a kind of x'."""
+        lines = []
+        for name, margin in self.margins.items():
+            share = float((margin >= 0).double().mean())
+            lines.append(
+                f"{name}: holds at {share:.1%} of {margin.shape[1]} x' a sample, worst margin "
+                f"{float(margin.min()):+.3g} of F"
+            )
+        return "\n".join(lines)
+
+
+def try_tradeoff(
+    clf: Classifier,
+    profile: Profile,
+    *,
+    others: Mapping[str, Array] | None = None,
+    directions: int = 16,
+    radii: Sequence[float] = RADII,
+    seed: int = 0,
+    chunk_size: int = 128,
+) -> TradeOff:
+    """Try |x+ - x0|^2 - |x' - x0|^2 <= |c'|^2 - |c+|^2 at many x'.
+
+    Near x+: random directions, the gradient of F and that of the fit, each at several radii; then
+    points between x0 and x+; then whatever `others` brings, such as the answers of other solvers
+    or minimum-norm attacks (`minimum_norm_attacks`). The inequality is promised near x+ only
+    (Definition 2): an `other` that refutes it lies in a deeper basin, which the solver missed.
+
+    Args:
+        clf: the classifier the profile was made with.
+        profile: its profile; samples that could not be solved get NaN.
+        others: name -> inputs (n, ...), one for each sample.
+        directions: random directions a radius.
+        radii: sizes of the neighbourhood, relative to |x+ - x0|.
+        seed: of the random directions.
+        chunk_size: samples handled at a time.
+    """
+    _check(directions, radii, chunk_size)
+    brought = _as_others(clf, profile, others or {})
+    parts: list[dict[str, Tensor]] = []
+    with undisturbed(profile.x0):
+        for begin in range(0, len(profile), chunk_size):
+            rows = slice(begin, begin + chunk_size)
+            chunk = _chunk(clf, profile, rows)
+            tried = dict(_nearby(*chunk, directions, radii, seed + begin))
+            tried |= {name: [x[rows]] for name, x in brought.items()}
+            parts.append(_margins(*chunk, tried))
+    return TradeOff({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
+
+
+@dataclass(frozen=True, eq=False)
+class Assumption2:
+    """How Assumption 2 fared around x+: that every l_k^2 lies above its tangent at x+.
+
+    (Completing the square in the paper's condition gives this form.)
+
+    Attributes:
+        fraction: share of the sampled x' at which it holds for every class (n,).
+        worst: smallest margin (l_k(x')^2 - tangent) / sum_j l_j(x+)^2 of any class and x' (n,).
+        by_radius: the share for each radius (radii, n).
+        radii: sizes of the neighbourhoods, relative to |x+ - x0|.
+    """
+
+    fraction: Tensor
+    worst: Tensor
+    by_radius: Tensor
+    radii: tuple[float, ...]
+
+
+def try_assumption_2(
+    clf: Classifier,
+    profile: Profile,
+    *,
+    directions: int = 64,
+    radii: Sequence[float] = RADII,
+    seed: int = 0,
+    chunk_size: int = 128,
+) -> Assumption2:
+    """Sample directions around x+ and see in how many the paper's Assumption 2 holds.
+
+    It costs K backwards at x+ and a forward for every direction and radius.
+
+    Args:
+        clf: the classifier the profile was made with.
+        profile: its profile.
+        directions: random directions a radius.
+        radii: sizes of the neighbourhood, relative to |x+ - x0|.
+        seed: of the directions.
+        chunk_size: samples handled at a time.
+    """
+    _check(directions, radii, chunk_size)
+    found = []
+    with undisturbed(profile.x0):
+        for begin in range(0, len(profile), chunk_size):
+            problem, x = _chunk(clf, profile, slice(begin, begin + chunk_size))
+            found.append(_tangent_margins(problem, x, directions, radii, seed + begin))
+    margins = torch.cat(found, dim=2)  # (radii, directions, n)
+    # x' = x+ moves by rounding only: such differences say nothing about curvature
+    good = margins >= -64 * torch.finfo(margins.dtype).eps
+    return Assumption2(
+        fraction=good.double().mean((0, 1)),
+        worst=margins.amin((0, 1)),
+        by_radius=good.double().mean(1),
+        radii=tuple(float(radius) for radius in radii),
+    )
+
+
+def _tangent_margins(
+    problem: FitRiskProblem, x: Tensor, directions: int, radii: Sequence[float], seed: int
+) -> Tensor:
+    losses, jacobian = loss_jacobian(problem.classifier, x)
+    scale = losses.square().sum(1).clamp(min=torch.finfo(losses.dtype).tiny)
+    distance = norm(x - problem.x0)
+    rows = []
+    for radius in radii:
+        for noise in _directions(x, directions, seed):
+            move = per_sample(radius * distance, x) * noise
+            slope = (jacobian @ move.flatten(1).unsqueeze(2)).squeeze(2)
+            tangent = losses.square() + 2 * losses * slope
+            there = losses_only(problem.classifier, x + move).square()
+            rows.append(((there - tangent).amin(1)) / scale)
+    return torch.stack(rows).reshape(len(radii), directions, len(x))
+
+
+def _chunk(clf: Classifier, profile: Profile, rows: slice) -> tuple[FitRiskProblem, Tensor]:
+    weights = torch.tensor(profile.settings.weights).to(profile.x0)
+    problem = FitRiskProblem(clf, profile.x0, weights, profile.settings.bounds).select(rows)
+    return problem, profile.perturbed[rows]
+
+
+def _nearby(
+    problem: FitRiskProblem, x: Tensor, directions: int, radii: Sequence[float], seed: int
+) -> Iterator[tuple[str, list[Tensor]]]:
+    point = problem.evaluate(x)
+    distance = reach(problem, point)
+    sizes = [per_sample(radius * distance, x) for radius in radii]
+    noise = _directions(x, directions, seed)
+    yield "random directions", [x + size * step for size in sizes for step in noise]
+    shift = 2 * (x - problem.x0)
+    steepest = [_unit(point.gradient), _unit(point.gradient - shift)]
+    moves = [sign * step for step in steepest for sign in (-1, 1)]
+    yield "gradient directions", [x + size * move for size in sizes for move in moves]
+    yield "between x0 and x+", [problem.x0 + share * (x - problem.x0) for share in BETWEEN]
+
+
+def _margins(
+    problem: FitRiskProblem, x: Tensor, tried: Mapping[str, list[Tensor]]
+) -> dict[str, Tensor]:
+    own = problem.objective(x)
+    return {
+        name: torch.stack(
+            [(problem.objective(problem.project(other)) - own) / own for other in others], dim=1
+        )
+        for name, others in tried.items()
+    }
+
+
+def _directions(like: Tensor, count: int, seed: int) -> list[Tensor]:
+    """Unit directions; each sample has its own stream, so chunks do not change what is tried."""
+    streams = [torch.Generator().manual_seed(seed + n) for n in range(len(like))]
+    return [
+        _unit(
+            torch.stack(
+                [torch.randn(like.shape[1:], generator=s, dtype=like.dtype) for s in streams]
+            ).to(like.device)
+        )
+        for _ in range(count)
+    ]
+
+
+def _unit(values: Tensor) -> Tensor:
+    return values / per_sample(norm(values), values).clamp(min=torch.finfo(values.dtype).tiny)
+
+
+def _as_others(clf: Classifier, profile: Profile, others: Mapping[str, Array]) -> dict[str, Tensor]:
+    brought = {name: as_inputs(clf, x, name=f"others[{name!r}]") for name, x in others.items()}
+    for name, x in brought.items():
+        if x.shape != profile.x0.shape:
+            raise InvalidArgumentError(
+                f"others[{name!r}]",
+                expected=f"one input for each of the profile's, {tuple(profile.x0.shape)}",
+                came=f"shape {tuple(x.shape)}",
+                remedy="Repeat the call for further inputs of the same sample.",
+            )
+    return brought
+
+
+def _check(directions: int, radii: Sequence[float], chunk_size: int) -> None:
+    check_chunk_size(chunk_size)
+    require_whole("directions", directions)
+    for radius in radii:
+        require_positive("radii", radius)

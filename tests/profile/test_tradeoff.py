@@ -1,0 +1,105 @@
+import pytest
+import torch
+
+import credibly as cr
+from tests.reference import models
+
+GAMMA = 30.0
+
+
+@pytest.fixture(scope="module")
+def smooth():
+    clf = cr.Classifier(models.smooth_network())
+    return clf, cr.credibility(clf, models.inputs(), gamma=GAMMA)
+
+
+def naive_f(clf, x0, x):
+    with torch.no_grad():
+        losses = clf.losses(x.unsqueeze(0)).squeeze(0)
+    return float((x - x0).square().sum() + losses.square().sum() / GAMMA)
+
+
+def test_a_solved_profile_keeps_the_inequality_at_everything_tried(smooth):
+    clf, profile = smooth
+    found = cr.try_tradeoff(clf, profile)
+    assert bool(found.holds(tolerance=1e-12).all())
+    assert set(found.margins) == {"random directions", "gradient directions", "between x0 and x+"}
+    assert found.margins["random directions"].shape == (6, 48)
+    assert "random directions: holds at 100.0%" in found.summary()
+
+
+def test_margins_are_those_of_the_definition(smooth):
+    clf, profile = smooth
+    other = profile.perturbed + 0.3
+    found = cr.try_tradeoff(clf, profile, others={"moved": other}).margins["moved"]
+    for n in range(6):
+        own = naive_f(clf, profile.x0[n], profile.perturbed[n])
+        there = naive_f(clf, profile.x0[n], other[n])
+        assert float(found[n, 0]) == pytest.approx(there / own - 1, rel=1e-9)
+
+
+def test_between_begins_at_x0_where_the_margin_is_the_decrease(smooth):
+    clf, profile = smooth
+    margin = cr.try_tradeoff(clf, profile).margins["between x0 and x+"][:, 0]
+    certificate = profile.certificate
+    assert torch.allclose(margin, certificate.decrease / certificate.objective, atol=1e-9)
+
+
+def test_an_unfinished_answer_is_refuted_by_another_solvers(smooth):
+    clf, profile = smooth
+    early = cr.credibility(clf, profile.x0, gamma=GAMMA, solver=cr.GradientDescent(steps=2))
+    found = cr.try_tradeoff(clf, early, others={"default": profile.perturbed})
+    assert not bool(found.holds(tolerance=1e-6).any())
+    assert bool((found.margins["default"] < 0).all())
+    nearby = cr.try_tradeoff(clf, early)
+    assert not bool(nearby.holds(tolerance=1e-6).any())  # the gradient direction sees it, too
+
+
+def test_chunks_change_nothing(smooth):
+    clf, profile = smooth
+    whole = cr.try_tradeoff(clf, profile, chunk_size=6)
+    parts = cr.try_tradeoff(clf, profile, chunk_size=2)
+    for name, margin in whole.margins.items():
+        assert torch.allclose(margin, parts.margins[name], atol=1e-12)
+
+
+def test_assumption_2_holds_everywhere_for_affine_models():
+    clf = models.affine_classifier()
+    profile = cr.credibility(clf, models.inputs(5, 6), gamma=GAMMA)
+    found = cr.try_assumption_2(clf, profile, radii=(0.01, 1.0, 10.0))
+    # l_k is convex and not negative, so its square is convex
+    assert found.fraction.tolist() == [1.0] * 5
+    assert found.by_radius.shape == (3, 5)
+
+
+def test_assumption_2_is_the_papers_condition_and_fails_where_that_fails():
+    def hump(x):  # the square of this loss is concave in a neighbourhood of any point near zero
+        return 1 + torch.cos(x[:, :2])
+
+    clf = cr.Classifier(hump, loss=cr.CustomLoss(lambda z: z))
+    x0 = torch.tensor([[0.3, 0.2], [0.1, 0.4]], dtype=torch.float64)
+    profile = cr.credibility(clf, x0, gamma=1e4)
+    found = cr.try_assumption_2(clf, profile, directions=32)
+    assert found.fraction.tolist() == [0.0, 0.0]
+    assert float(found.worst.max()) < 0
+    # and by the paper's own formula, at one of the points
+    x = profile.perturbed[0]
+    losses, slope = 1 + torch.cos(x), -torch.sin(x)
+    move = torch.tensor([1e-3, 1e-3], dtype=torch.float64)
+    there = 1 + torch.cos(x + move)
+    bound = losses + move * slope - (there - losses).square() / (2 * losses)
+    assert not bool((there >= bound).all())
+
+
+@pytest.mark.parametrize("settings", [{"directions": 0}, {"radii": (0.1, -1.0)}])
+def test_settings_are_checked(smooth, settings):
+    clf, profile = smooth
+    for function in (cr.try_tradeoff, cr.try_assumption_2):
+        with pytest.raises(cr.InvalidArgumentError, match=next(iter(settings))):
+            function(clf, profile, **settings)
+
+
+def test_others_of_another_shape_are_refused(smooth):
+    clf, profile = smooth
+    with pytest.raises(cr.InvalidArgumentError, match="attack"):
+        cr.try_tradeoff(clf, profile, others={"attack": profile.x0[:3]})
