@@ -11,8 +11,8 @@ from torch import nn
 from credibly.errors import ModelError
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import (
+    HessianProducts,
     OutputLinearisation,
-    hessian_vector_product,
     loss_jacobian,
     losses_and_pull,
     losses_only,
@@ -75,7 +75,7 @@ CALLS = {
     "sketched_trace": lambda c, x, _v, _u, s: sketched_trace(c, x, s),
     "J v": lambda c, x, v, _u, _s: OutputLinearisation(c, x).forward(v),
     "J^T u": lambda c, x, _v, u, _s: OutputLinearisation(c, x).transposed(u),
-    "hessian_vector_product": lambda c, x, v, _u, _s: hessian_vector_product(c, x, _fit, v),
+    "HessianProducts": lambda c, x, v, _u, _s: HessianProducts(c, x, _fit)(v),
     "output_curvature": lambda _c, _x, _v, u, _s: output_curvature(_fit, u)[1],
     "output_curvature_product": lambda _c, _x, _v, u, _s: output_curvature_product(_fit, u, u),
 }
@@ -187,14 +187,16 @@ def test_the_hessian_times_a_vector_agrees_with_differences_of_the_gradient(clas
         ]
     )
     assert float(expected.abs().max()) > 0.1
-    _close(hessian_vector_product(classifier, X, _fit, V), expected, 1e-7)
+    products = HessianProducts(classifier, X, _fit)
+    _close(products(V), expected, 1e-7)
+    _close(products(2 * V), 2 * expected, 1e-7)  # the graph is still there
 
 
 @pytest.mark.parametrize("trainable", [True, False])
 def test_a_piecewise_linear_objective_has_no_curvature(trainable):
     net = nn.Sequential(nn.Flatten(), nn.Linear(4, CLASSES)).double().requires_grad_(trainable)
     classifier = Classifier(net, loss="one_versus_rest_hinge")
-    found = hessian_vector_product(classifier, X, lambda losses: losses.sum(dim=1), V)
+    found = HessianProducts(classifier, X, lambda losses: losses.sum(dim=1))(V)
     assert torch.equal(found, torch.zeros_like(V))
 
 

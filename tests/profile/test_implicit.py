@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -88,3 +90,53 @@ def test_other_inputs_weights_and_unsolved_samples_are_refused():
     broken[1, 1] = torch.nan
     with pytest.raises(cr.InvalidArgumentError, match=r"`profile`.*1 that were not"):
         attached_credibility(clf, cr.credibility(clf, broken, gamma=30.0))
+
+
+def gradient_by_input(clf, profile, curvature, **settings):
+    tracked = profile.x0.clone().requires_grad_(True)
+    c = attached_credibility(clf, profile, x0=tracked, curvature=curvature, **settings)
+    (c * DIRECTION).sum().backward()
+    return tracked.grad
+
+
+def test_without_curvature_of_its_own_the_model_needs_only_that_of_the_outputs():
+    clf = models.affine_classifier(classes=5)
+    x0 = models.inputs(4, 6)
+    profile = cr.credibility(clf, x0, weights=WEIGHTS, solver=EXACT)
+    found = gradient_by_input(clf, profile, "outputs")
+    full = gradient_by_input(clf, profile, "full", products=60, accuracy=1e-13)
+    assert torch.allclose(found, full, atol=1e-9)
+    expected = oracles.finite_difference(
+        lambda v: along(
+            cr.credibility(clf, v.unsqueeze(0), weights=WEIGHTS, solver=EXACT)
+        ), x0[0], step=1e-4,
+    )  # fmt: skip
+    assert torch.allclose(found[0], expected, atol=1e-5)
+
+
+def test_inside_a_linear_piece_of_a_relu_network_both_forms_agree_with_the_solver():
+    clf = cr.Classifier(models.relu_network())
+    planted = models.inputs(4, seed=9)
+    problem = cr.FitRiskProblem(clf, planted, WEIGHTS)
+    # any x is the profile point of x0 = x + grad h(x), where F is stationary by construction
+    x0 = planted + problem.evaluate(planted).gradient / 2
+    profile = cr.credibility(clf, x0, weights=WEIGHTS, solver=EXACT)
+    profile = replace(profile, perturbed=planted)
+    found = gradient_by_input(clf, profile, "outputs")
+    full = gradient_by_input(clf, profile, "full", products=60, accuracy=1e-13)
+    assert torch.allclose(found, full, atol=1e-8)
+
+
+def test_on_a_curved_model_the_outputs_alone_are_an_approximation():
+    net, x0 = models.smooth_network(), models.inputs(3)
+    clf, profile = cr.Classifier(net), solved(net, x0)
+    rough = gradient_by_input(clf, profile, "outputs")
+    full = gradient_by_input(clf, profile, "full", products=60, accuracy=1e-13)
+    gap = float((rough - full).norm() / full.norm())
+    assert 1e-4 < gap < 0.5
+
+
+def test_the_kind_of_curvature_is_checked():
+    net, x0 = models.smooth_network(), models.inputs(1)
+    with pytest.raises(cr.InvalidArgumentError, match="`curvature`"):
+        attached_credibility(cr.Classifier(net), solved(net, x0), curvature="gauss")

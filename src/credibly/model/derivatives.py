@@ -130,14 +130,20 @@ class OutputLinearisation:
             return _gradient((self._adjoint * ordinary(v)).sum(), self._dummy, keep=True)
 
 
-def hessian_vector_product(
-    classifier: Classifier, x: Tensor, fit: Callable[[Tensor], Tensor], v: Tensor
-) -> Tensor:
-    """Hessian of sum over samples of fit(losses) at x, applied to v."""
-    with differentiable(classifier):
-        x = leaf(x)
-        slope = _gradient(fit(classifier.losses(x)).sum(), x, graph=True)
-        return _gradient((slope * ordinary(v)).sum(), x, constant=True)
+class HessianProducts:
+    """Hessian of the sum over samples of fit(losses) at x; the gradient's graph is built once."""
+
+    def __init__(self, classifier: Classifier, x: Tensor, fit: Callable[[Tensor], Tensor]) -> None:
+        self._classifier = classifier
+        with differentiable(classifier):
+            self._x = leaf(x)
+            self._slope = _gradient(fit(classifier.losses(self._x)).sum(), self._x, graph=True)
+
+    def __call__(self, v: Tensor) -> Tensor:
+        """The Hessian applied to v, shaped like x: about two backwards."""
+        with differentiable(self._classifier):
+            projected = (self._slope * ordinary(v)).sum()
+            return _gradient(projected, self._x, keep=True, constant=True)
 
 
 def tracked_slope(classifier: Classifier, x: Tensor, fit: Callable[[Tensor], Tensor]) -> Tensor:

@@ -1,22 +1,33 @@
 """Derivatives through a profile, by the implicit function theorem and not through the solver.
 
 x+ solves x + grad h(x) = x0 with h = 1/2 sum_k l_k^2 / w_k, so d x+ / d x0 = (I + Hess h)^-1: a
-product with it is one linear solve, here by conjugate gradients on Hessian-vector products.
+product with it is one linear solve. In general that is done by conjugate gradients on
+Hessian-vector products. A piecewise-linear network has no curvature of its own, so Hess h = J^T M J
+with the Jacobian J of the m outputs and the curvature M of h in them, and the inverse is
+I - J^T M (I + J J^T M)^-1 J (Woodbury): m backwards and an m x m system, exactly.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import hessian_vector_product, tracked_slope
+from credibly.model.derivatives import (
+    HessianProducts,
+    output_curvature,
+    output_jacobian,
+    tracked_slope,
+)
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.profile.profile import Profile
 from credibly.solve.linear import conjugate_gradients
+
+Curvature = Literal["full", "outputs"]
 
 PRODUCTS = 12
 """Hessian-vector products of a backward at most; each costs about two passes."""
@@ -28,6 +39,7 @@ def attached_credibility(
     *,
     x0: Tensor | None = None,
     weights: Tensor | None = None,
+    curvature: Curvature = "full",
     products: int = PRODUCTS,
     accuracy: float = 1e-6,
 ) -> Tensor:
@@ -44,7 +56,10 @@ def attached_credibility(
         profile: its profile, without samples that could not be solved.
         x0: the inputs as a tensor that requires gradients; by default the profile's own, without.
         weights: w (K,) likewise.
-        products: most Hessian-vector products of a backward.
+        curvature: 'full' takes the model's own curvature along, by conjugate gradients; 'outputs'
+            leaves it out, which is exact for piecewise-linear networks (ReLU, max-pooling, affine)
+            and an approximation (Gauss-Newton) for others: one forward and m backwards.
+        products: most Hessian-vector products of a backward with 'full'.
         accuracy: residual at which the linear solve of a backward stops, relative.
     """
     if not bool(profile.usable.all()):
@@ -57,13 +72,44 @@ def attached_credibility(
     start = profile.x0 if x0 is None else x0
     w = torch.tensor(profile.settings.weights).to(start) if weights is None else weights
     _check_match(profile, start, w)
+    _check_curvature(curvature)
     slope = tracked_slope(clf, profile.perturbed, lambda losses: (losses.square() / (2 * w)).sum(1))
     mismatch = profile.perturbed + slope - start  # zero at the answer; its graph is what counts
     problem = FitRiskProblem(clf, start.detach(), w.detach())
     x: Tensor = _ImplicitSolve.apply(  # type: ignore[no-untyped-call]  # torch has no types here
-        mismatch, profile.perturbed, problem, products, accuracy
+        mismatch, profile.perturbed, problem, _Linear(curvature, products, accuracy)
     )
     return -clf.losses(x)
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """How the linear system of a backward is solved."""
+
+    curvature: Curvature
+    products: int
+    accuracy: float
+
+    def solve(self, problem: FitRiskProblem, x: Tensor, right: Tensor) -> Tensor:
+        """(I + Hess h)^-1 applied to `right`, shaped like x."""
+        if self.curvature == "outputs":
+            return _woodbury(problem, x, right)
+
+        bend = HessianProducts(problem.classifier, x, problem.fit)
+        found, _ = conjugate_gradients(
+            lambda v: v + bend(v) / 2, right, most=self.products, accuracy=self.accuracy
+        )
+        return found
+
+
+def _woodbury(problem: FitRiskProblem, x: Tensor, right: Tensor) -> Tensor:
+    clf = problem.classifier
+    outputs, jacobian = output_jacobian(clf, x)
+    _, bend = output_curvature(lambda z: problem.fit(clf.losses_of(z)) / 2, outputs)
+    gram = jacobian @ jacobian.mT
+    system = torch.eye(gram.shape[1]).to(gram) + gram @ bend
+    inside: Tensor = torch.linalg.solve(system, jacobian @ right.flatten(1).unsqueeze(2))
+    return right - (jacobian.mT @ (bend @ inside)).reshape(right.shape)
 
 
 class _ImplicitSolve(torch.autograd.Function):
@@ -71,28 +117,26 @@ class _ImplicitSolve(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        _mismatch: Tensor,
-        answer: Tensor,
-        problem: FitRiskProblem,
-        products: int,
-        accuracy: float,
+        ctx: Any, _mismatch: Tensor, answer: Tensor, problem: FitRiskProblem, linear: _Linear
     ) -> Tensor:
-        ctx.problem, ctx.products, ctx.accuracy = problem, products, accuracy
+        ctx.problem, ctx.linear = problem, linear
         ctx.save_for_backward(answer)
         return answer.clone()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         (answer,) = ctx.saved_tensors
-        problem: FitRiskProblem = ctx.problem
+        return -ctx.linear.solve(ctx.problem, answer, gradient), None, None, None
 
-        def curved(v: Tensor) -> Tensor:
-            half = hessian_vector_product(problem.classifier, answer, problem.fit, v) / 2
-            return v + half
 
-        solved, _ = conjugate_gradients(curved, gradient, most=ctx.products, accuracy=ctx.accuracy)
-        return -solved, None, None, None, None
+def _check_curvature(curvature: str) -> None:
+    if curvature not in ("full", "outputs"):
+        raise InvalidArgumentError(
+            "curvature",
+            expected="'full' or 'outputs'",
+            came=repr(curvature),
+            remedy="'full' is right for every smooth model; 'outputs' for piecewise-linear ones.",
+        )
 
 
 def _check_match(profile: Profile, x0: Tensor, weights: Tensor) -> None:
