@@ -17,7 +17,7 @@ from credibly.profile.implicit import Curvature
 
 KINDS: dict[str, tuple[Curvature, int]] = {
     "conjugate gradients, 8 products": ("full", 8),
-    "conjugate gradients, 12 products": ("full", 12),
+    "conjugate gradients, 10 products": ("full", 10),
     "conjugate gradients, 100 products": ("full", 100),
     "Woodbury": ("outputs", 1),
 }

@@ -18,6 +18,9 @@ Model = Callable[..., object]
 Bounds = tuple[float, float]
 """Smallest and largest allowed value of every input feature."""
 
+Limits = Bounds | tuple[Tensor, Tensor]
+"""The same for what is solved for: two numbers, or two tensors with a row a sample."""
+
 
 def real_number(value: object) -> float | None:
     """A number as a float: Python's, NumPy's or a tensor of no dimensions; else None."""

@@ -158,8 +158,8 @@ def test_the_loss_may_be_named_or_brought():
 @pytest.mark.parametrize(
     ("returned", "kind", "hint"),
     [
-        (lambda z: (z, z), "tuple", "net(x)[0]"),
-        (lambda z: SimpleNamespace(logits=z), "SimpleNamespace", "net(x).logits"),
+        (lambda z: (z, z), "tuple", "found[0]"),
+        (lambda z: SimpleNamespace(logits=z), "SimpleNamespace", "found.logits"),
         (lambda z: z.detach().numpy(), "ndarray", "Pick the logits out"),
         (lambda _: None, "NoneType", "Pick the logits out"),
     ],

@@ -22,15 +22,18 @@ def check_model(classifier: Classifier, x: Tensor) -> None:
     """Raise `ModelError` or `InvalidArgumentError` where the model cannot be used on `x`."""
     _check_evaluation_mode(classifier)
     _check_no_inference_weights(classifier)
-    usable = x[finite_rows(x)][:2]
+    usable = finite_rows(x).nonzero().squeeze(1)[:2]
     if len(usable) == 0:
         return
     devices = [x.device] if x.is_cuda else []
     with torch.random.fork_rng(devices=devices):  # a random model must not advance the generator
-        pair = _two_samples(usable)
+        rows = usable if len(usable) == 2 else usable.repeat(2)
+        classifier, pair = classifier.select(rows), _different(x[rows])
         together = _outputs(classifier, pair)
         again = _outputs(classifier, pair)
-        alone = torch.cat([_outputs(classifier, pair[:1]), _outputs(classifier, pair[1:])])
+        alone = torch.cat(
+            [_outputs(classifier.select(one), pair[one]) for one in (slice(0, 1), slice(1, 2))]
+        )
         with torch.inference_mode(False), torch.no_grad():
             raw = classifier.raw_outputs(pair.clone())
         rounding = _rounding(raw, together)
@@ -41,11 +44,11 @@ def check_model(classifier: Classifier, x: Tensor) -> None:
         _check_gradient(classifier, pair, together)
 
 
-def _two_samples(usable: Tensor) -> Tensor:
+def _different(pair: Tensor) -> Tensor:
     """Two samples that differ: equal ones cannot show that a model mixes them."""
-    if len(usable) == 2 and not torch.equal(usable[0], usable[1]):
-        return usable
-    first = usable[:1]
+    if not torch.equal(pair[0], pair[1]):
+        return pair
+    first = pair[:1]
     return torch.cat([first, torch.where(first == 0, 0.5, 0.5 * first)])
 
 

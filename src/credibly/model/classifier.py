@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -11,7 +12,8 @@ from torch import Tensor, nn
 
 from credibly.errors import InvalidArgumentError, ModelError
 from credibly.model.losses import Loss, resolve_loss
-from credibly.types import Model
+from credibly.model.space import Space
+from credibly.types import Bounds, Limits, Model
 
 Outputs = Literal["logits", "probabilities"]
 
@@ -33,6 +35,14 @@ class Classifier:
             is rounded to zero has no gradient any more.
         device: where inputs must lie; by default where the parameters lie.
         dtype: precision of inputs; by default that of the parameters.
+        space: which parts of the input may move, and how dear each feature is; see `Space`. With
+            it, inputs may be mappings, lists and tuples of tensors.
+        module: name of a submodule of `net`, such as 'embeddings': its output is moved instead of
+            the input, which then may be anything (token numbers, say); `space` applies to it.
+        unpack: whether a mapping is passed to `net` as keywords and a list or tuple as positional
+            arguments, instead of as one argument.
+        pick: takes what `net` returns and gives the outputs (n, m), such as
+            `lambda found: found.logits`.
     """
 
     def __init__(
@@ -45,6 +55,10 @@ class Classifier:
         outputs: Outputs = "logits",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        space: Space | None = None,
+        module: str | None = None,
+        unpack: bool = False,
+        pick: Callable[[Any], Tensor] | None = None,
     ) -> None:
         self.net: Model = net.module() if isinstance(net, torch.export.ExportedProgram) else net
         _check_arguments(self.net, preprocess, outputs, dtype)
@@ -52,6 +66,8 @@ class Classifier:
         self.classes = _class_names(classes)
         self.loss = resolve_loss(loss)
         self.outputs: Outputs = outputs
+        self.space, self.module = space, _checked_module(self.net, module)
+        self.unpack, self.pick = unpack, pick
         found = _floating_tensor(self.net)
         self.device = found.device if device is None and found is not None else None
         if device is not None:
@@ -68,10 +84,40 @@ class Classifier:
             return outputs.clamp(min=tiny).log() - (1 - outputs).clamp(min=tiny).log()
         return outputs.clamp(min=tiny).log()
 
-    def raw_outputs(self, x: Tensor) -> Tensor:
+    def raw_outputs(self, x: Any) -> Tensor:
         """What the model itself returns, as (n, m)."""
-        raw = self.net(x if self.preprocess is None else self.preprocess(x))
-        return self._one_row_a_sample(raw, len(x))
+        return self.one_row_a_sample(self.run(x), len(x))
+
+    def run(self, x: Any) -> Any:
+        """Call the model on a whole input, preprocessed."""
+        prepared = x if self.preprocess is None else self.preprocess(x)
+        if self.unpack and isinstance(prepared, Mapping):
+            found = self.net(**prepared)
+        elif self.unpack and isinstance(prepared, list | tuple):
+            found = self.net(*prepared)
+        else:
+            found = self.net(prepared)
+        return found if self.pick is None else self.pick(found)
+
+    def select(self, rows: Tensor | slice) -> Classifier:  # noqa: ARG002  # for those that need it
+        """The classifier for the chosen samples: itself, unless it was bound to inputs."""
+        return self
+
+    def encode(self, values: Tensor) -> Tensor:
+        """What is solved for, from what was passed: the same, unless there is a space."""
+        return values
+
+    def decode(self, variable: Tensor) -> Tensor:
+        """The inverse of `encode`."""
+        return variable
+
+    def limits(self, bounds: Bounds | None) -> Limits | None:
+        """Bounds of what is solved for."""
+        return bounds
+
+    def space_name(self) -> str:
+        """What moves, in words, for the record."""
+        return "inputs"
 
     def losses_of(self, logits: Tensor) -> Tensor:
         """Losses (n, K) of given outputs (n, m)."""
@@ -106,13 +152,14 @@ class Classifier:
             f"device={self.device}, dtype={self.dtype})"
         )
 
-    def _one_row_a_sample(self, outputs: object, count: int) -> Tensor:
+    def one_row_a_sample(self, outputs: object, count: int) -> Tensor:
+        """Outputs as (n, m), or an error that says what came instead."""
         if not isinstance(outputs, Tensor):
             raise ModelError(
                 f"the model returned a {type(outputs).__name__} where a tensor of outputs (n, m) "
                 "is needed",
-                remedy="Pick the logits out: Classifier(lambda x: net(x)[0]) for a tuple, "
-                "Classifier(lambda x: net(x).logits) for an output object.",
+                remedy="Pick the logits out: Classifier(net, pick=lambda found: found[0]) for a "
+                "tuple, pick=lambda found: found.logits for an output object.",
             )
         if not outputs.is_floating_point():
             raise ModelError(
@@ -164,6 +211,21 @@ def _check_arguments(
             came=repr(outputs),
             remedy="Log-probabilities are logits.",
         )
+
+
+def _checked_module(net: object, name: str | None) -> str | None:
+    if name is None:
+        return None
+    known = [part for part, _ in net.named_modules() if part] if isinstance(net, nn.Module) else []
+    if name not in known:
+        close = get_close_matches(name, known, n=3, cutoff=0.3) or known[:5]
+        raise InvalidArgumentError(
+            "module",
+            expected="the name of a submodule of `net`, an nn.Module",
+            came=repr(name),
+            remedy=f"Look at net.named_modules(); close ones are {close}.",
+        )
+    return name
 
 
 def _class_names(classes: Sequence[str] | None) -> tuple[str, ...] | None:

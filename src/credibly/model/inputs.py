@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
+from credibly.model.batches import check_batch
+from credibly.model.bound import Bound, bind
 from credibly.model.classifier import Classifier
+from credibly.model.structure import leaves
 from credibly.types import Array
 
 
+def enter(classifier: Classifier, x: Any, *, name: str = "x") -> tuple[Classifier, Tensor]:
+    """The classifier as a function of what moves, and that at the inputs (n, ...)."""
+    _check_classifier(classifier)
+    if x is None and isinstance(classifier, Bound):
+        return classifier, classifier.variable
+    plain = classifier.space is None and classifier.module is None
+    if isinstance(classifier, Bound) or (plain and not _is_nested(x)):
+        return classifier, as_inputs(classifier, x, name=name)
+    bound = bind(classifier, x)
+    return bound, bound.variable
+
+
 def as_inputs(classifier: Classifier, x: Array, *, name: str = "x") -> Tensor:
-    """Give a detached floating tensor (n, ...) on the classifier's device and precision."""
+    """Give what is solved for, on the classifier's device and in its precision, from values."""
+    _check_classifier(classifier)
+    return classifier.encode(check_batch(classifier, x, name))
+
+
+def _is_nested(x: object) -> bool:
+    """Whether x is made of tensors; a list of anything else is a mistake to be told about."""
+    if isinstance(x, Mapping):
+        return True
+    return isinstance(x, list | tuple) and any(
+        isinstance(leaf, Tensor | np.ndarray) for _, leaf in leaves(x)
+    )
+
+
+def _check_classifier(classifier: object) -> None:
     if not isinstance(classifier, Classifier):
         raise InvalidArgumentError(
             "clf",
@@ -20,98 +52,8 @@ def as_inputs(classifier: Classifier, x: Array, *, name: str = "x") -> Tensor:
             came=type(classifier).__name__,
             remedy="Wrap your model first: credibly.Classifier(net).",
         )
-    tensor = _as_tensor(x, name)
-    _check_shape(tensor, name)
-    _check_precision(classifier, tensor, name)
-    _check_device(classifier, tensor, name)
-    return tensor.detach()
 
 
 def finite_rows(x: Tensor) -> Tensor:
     """Say for each sample whether all of its values are finite (n,)."""
     return torch.isfinite(x).flatten(1).all(dim=1)
-
-
-def _as_tensor(x: Array, name: str) -> Tensor:
-    if isinstance(x, Tensor):
-        return x
-    if isinstance(x, np.ndarray) and x.dtype != object:
-        try:
-            return torch.from_numpy(np.require(x, requirements=["C", "W"]))  # copies if read-only
-        except (TypeError, ValueError) as error:
-            raise InvalidArgumentError(
-                name,
-                expected="a tensor or a NumPy array of numbers (n, ...)",
-                came=f"an array of {x.dtype}, which torch cannot take",
-                remedy=f"Convert it first, for example {name}.astype('float32').",
-            ) from error
-    raise InvalidArgumentError(
-        name,
-        expected="a tensor or a NumPy array of numbers (n, ...)",
-        came=f"{type(x).__name__}" + (" of objects" if isinstance(x, np.ndarray) else ""),
-        remedy="Stack your samples first, for example with torch.stack.",
-    )
-
-
-def _check_shape(x: Tensor, name: str) -> None:
-    if x.layout != torch.strided:
-        raise InvalidArgumentError(
-            name,
-            expected="a dense batch (n, ...)",
-            came=f"a tensor of layout {x.layout}",
-            remedy=f"Convert it: {name}.to_dense().",
-        )
-    if x.dim() < 2:
-        raise InvalidArgumentError(
-            name,
-            expected="a batch (n, ...) with the sample axis first",
-            came=f"shape {tuple(x.shape)}",
-            remedy=f"For a single sample pass {name}.unsqueeze(0).",
-        )
-    if x.numel() == 0:
-        raise InvalidArgumentError(
-            name,
-            expected="at least one sample of at least one feature",
-            came=f"shape {tuple(x.shape)}",
-            remedy="Skip empty batches.",
-        )
-
-
-def _check_precision(classifier: Classifier, x: Tensor, name: str) -> None:
-    if not x.is_floating_point():
-        raise InvalidArgumentError(
-            name,
-            expected="floating-point inputs, which can be moved a little",
-            came=f"{x.dtype}",
-            remedy=f"Convert as the model was trained, for example {name}.float() / 255.",
-        )
-    if x.dtype in (torch.float16, torch.bfloat16):
-        raise InvalidArgumentError(
-            name,
-            expected="float32 or float64: the trade-off is lost in the rounding of less",
-            came=f"{x.dtype}",
-            remedy="Convert both: net.float() and x.float(). A net that computes in half precision "
-            "inside, from float32 inputs, is fine.",
-        )
-    if classifier.dtype is not None and x.dtype != classifier.dtype:
-        raise InvalidArgumentError(
-            name,
-            expected=f"precision {classifier.dtype}, as the model has",
-            came=f"{x.dtype}",
-            remedy=f"Convert one of them: {name}.to({classifier.dtype}) or net.to({x.dtype}).",
-        )
-
-
-def _check_device(classifier: Classifier, x: Tensor, name: str) -> None:
-    wanted, found = classifier.device, x.device
-    if wanted is None or (
-        wanted.type == found.type
-        and (wanted.index == found.index or None in (wanted.index, found.index))
-    ):
-        return
-    raise InvalidArgumentError(
-        name,
-        expected=f"inputs on {wanted}, where the model is",
-        came=f"{x.device}",
-        remedy=f"Move them: {name}.to({str(wanted)!r}).",
-    )

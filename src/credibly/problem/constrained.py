@@ -32,7 +32,7 @@ class AugmentedProblem(FitRiskProblem):
     def select(self, rows: Tensor | slice) -> AugmentedProblem:
         return replace(
             self,
-            x0=self.x0[rows],
+            **self.selected(rows),
             credences=self.credences[rows],
             duals=self.duals[rows],
             penalty=self.penalty[rows],

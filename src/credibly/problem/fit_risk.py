@@ -8,13 +8,14 @@ At a minimiser x+ the credibilities are c_k = -l_k and the multipliers lambda_k 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_and_pull, losses_only
-from credibly.types import Bounds, norm, per_sample
+from credibly.types import Limits, norm, per_sample
 
 
 @dataclass(frozen=True)
@@ -61,20 +62,31 @@ class FitRiskProblem:
         classifier: the model.
         x0: the inputs (n, ...).
         weights: w > 0 (K,), in the units of (loss / input)^2.
-        bounds: smallest and largest value of any feature, or None (the paper has none).
+        bounds: smallest and largest value of any feature, or of each of each sample (n, ...), or
+            None (the paper has none).
     """
 
     classifier: Classifier
     x0: Tensor
     weights: Tensor
-    bounds: Bounds | None = None
+    bounds: Limits | None = None
 
     def __len__(self) -> int:
         return len(self.x0)
 
     def select(self, rows: Tensor | slice) -> FitRiskProblem:
         """The problems of the chosen samples."""
-        return replace(self, x0=self.x0[rows])
+        return replace(self, **self.selected(rows))
+
+    def selected(self, rows: Tensor | slice) -> dict[str, Any]:
+        """The parts that have a row a sample, for the chosen ones."""
+        low, high = self.bounds or (None, None)
+        each = isinstance(low, Tensor) and isinstance(high, Tensor)
+        return {
+            "classifier": self.classifier.select(rows),
+            "x0": self.x0[rows],
+            "bounds": (low[rows], high[rows]) if each else self.bounds,  # type: ignore[index]
+        }
 
     def evaluate(self, x: Tensor, multipliers: Tensor | None = None) -> Point:
         """One pass: losses, F and 2 (x - x0) + sum_k lambda_k grad l_k.

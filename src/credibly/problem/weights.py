@@ -12,7 +12,7 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import loss_jacobian, losses_only, sketched_trace
-from credibly.model.inputs import as_inputs, finite_rows
+from credibly.model.inputs import enter, finite_rows
 from credibly.types import Array, real_number, whole_number
 
 EXACT_CLASSES = 32
@@ -41,7 +41,7 @@ def resolve_weights(
     if weights is not None:
         return _vector(weights, count, x0)
     if isinstance(gamma, str) and gamma == "auto":
-        gamma = auto_gamma(classifier, x0)
+        gamma = _auto(classifier, x0)
     return _in_precision([_positive(gamma, "gamma")] * count, "gamma", x0)
 
 
@@ -61,23 +61,31 @@ def auto_gamma(
         sample: most inputs looked at.
         chunk_size: inputs handled at a time.
     """
-    x = as_inputs(clf, x)
+    clf, x0 = enter(clf, x)
+    return _auto(clf, x0, kappa=kappa, sample=sample, chunk_size=chunk_size)
+
+
+def _auto(
+    clf: Classifier, x0: Tensor, *, kappa: float = 1.0, sample: int = 64, chunk_size: int = 64
+) -> float:
     for name, count in (("sample", sample), ("chunk_size", chunk_size)):
         if whole_number(count) is None or count < 1:
             raise InvalidArgumentError(
                 name, expected="a whole number >= 1", came=repr(count), remedy="64 is plenty."
             )
-    usable = x[finite_rows(x)]
+    usable = finite_rows(x0).nonzero().squeeze(1)
     if len(usable) == 0:
         raise InvalidArgumentError(
             "x",
             expected="at least one sample without NaN or infinity to set gamma by",
-            came=f"{len(x)} samples, none of them finite",
+            came=f"{len(x0)} samples, none of them finite",
             remedy="Clean the inputs, or pass gamma as a number.",
         )
     rows = torch.linspace(0, len(usable) - 1, min(sample, len(usable)), dtype=torch.float64)
-    chosen = usable[rows.round().long().to(x.device)]
-    energies = torch.cat([_mean_energy(clf, part) for part in torch.split(chosen, chunk_size)])
+    chosen = usable[rows.round().long().to(x0.device)]
+    energies = torch.cat(
+        [_mean_energy(clf.select(part), x0[part]) for part in torch.split(chosen, chunk_size)]
+    )
     median = float(energies[torch.isfinite(energies)].double().quantile(0.5))
     if not (median > 0 and math.isfinite(median)):
         raise InvalidArgumentError(
@@ -126,9 +134,9 @@ def _mean_energy(classifier: Classifier, x: Tensor) -> Tensor:
 
 
 def _class_count(classifier: Classifier, x: Tensor) -> int:
-    usable = x[finite_rows(x)][:1]
-    probe = usable if len(usable) else torch.zeros_like(x[:1])
-    return losses_only(classifier, probe).shape[1]
+    first = torch.cat([finite_rows(x).nonzero().squeeze(1), torch.zeros(1).to(x.device).long()])[:1]
+    probe = x[first].nan_to_num(0.0, 0.0, 0.0)
+    return losses_only(classifier.select(first), probe).shape[1]
 
 
 def _positive(value: object, name: str) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
-from credibly.model.inputs import as_inputs
+from credibly.model.inputs import as_inputs, enter
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.problem.weights import as_numbers, resolve_weights
 from credibly.profile.arguments import check_bounds, check_chunk_size
@@ -111,7 +111,8 @@ def certify(
         seed: of the random directions.
         chunk_size: samples handled at a time.
     """
-    start, answer = as_inputs(clf, x0, name="x0"), as_inputs(clf, x, name="x")
+    clf, start = enter(clf, x0, name="x0")
+    answer = as_inputs(clf, x, name="x")
     if start.shape != answer.shape:
         raise InvalidArgumentError(
             "x",
@@ -120,7 +121,7 @@ def certify(
             remedy="Pass one answer for each input.",
         )
     check_chunk_size(chunk_size)
-    bounds = check_bounds(bounds, start)
+    bounds = check_bounds(bounds, clf.decode(start))
     _check_counts(probes=probes, gradient_samples=gradient_samples)
     check_model(clf, start)
     w = resolve_weights(clf, start, gamma=gamma, weights=weights)
@@ -128,7 +129,7 @@ def certify(
     parts = []
     for begin in range(0, len(start), chunk_size):
         rows = slice(begin, begin + chunk_size)
-        problem = FitRiskProblem(clf, start, w, bounds).select(rows)
+        problem = FitRiskProblem(clf, start, w, clf.limits(bounds)).select(rows)
         search = Search(probes, gradient_samples, radius, seed + begin)
         certificate = certificate_of(
             problem,

@@ -12,7 +12,7 @@ from credibly.errors import InvalidArgumentError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only
-from credibly.model.inputs import as_inputs, finite_rows
+from credibly.model.inputs import enter, finite_rows
 from credibly.problem.constrained import AugmentedProblem
 from credibly.problem.weights import as_numbers
 from credibly.profile.arguments import check_chunk_size
@@ -98,14 +98,16 @@ def solve_constrained(
             in double precision, 1e-3 in single.
         chunk_size: samples solved at a time.
     """
-    start = as_inputs(clf, x0, name="x0")
+    clf, start = enter(clf, x0, name="x0")
     check_chunk_size(chunk_size)
     method, goal = _method(method), _tolerance(tolerance, start)
     with undisturbed(start) as start:
         check_model(clf, start)
         c = _credences(clf, start, credences)
-        pairs = zip(torch.split(start, chunk_size), torch.split(c, chunk_size), strict=True)
-        return _joined([_solved(clf, part, wanted, method, goal) for part, wanted in pairs])
+        chunks = [slice(first, first + chunk_size) for first in range(0, len(start), chunk_size)]
+        return _joined(
+            [_solved(clf.select(rows), start[rows], c[rows], method, goal) for rows in chunks]
+        )
 
 
 def _solved(
@@ -141,7 +143,7 @@ def _solution(
     )
     risk = torch.where(at.hopeless, torch.inf, problem.risk(at.x))
     return ConstrainedSolution(
-        x=at.x,
+        x=problem.classifier.decode(at.x),
         risk=torch.where(finite, risk, torch.nan),
         multipliers=at.multipliers,
         losses=at.losses,
@@ -182,7 +184,7 @@ def _tolerance(tolerance: float | None, x0: Tensor) -> float:
 def _credences(clf: Classifier, x0: Tensor, credences: Array) -> Tensor:
     c = as_numbers(credences, "credences", x0)
     usable = torch.where(torch.isfinite(x0[:1]), x0[:1], 0.0)
-    expected = (len(x0), losses_only(clf, usable).shape[1])
+    expected = (len(x0), losses_only(clf.select(slice(0, 1)), usable).shape[1])
     if tuple(c.shape) != expected or bool(c.isnan().any()):
         raise InvalidArgumentError(
             "credences",

@@ -13,7 +13,8 @@ from torch import Tensor
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only, ordinary
-from credibly.model.inputs import as_inputs, finite_rows
+from credibly.model.inputs import enter, finite_rows
+from credibly.model.structure import Nested
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.problem.weights import resolve_weights
 from credibly.profile.arguments import (
@@ -34,7 +35,7 @@ from credibly.version import __version__
 
 def credibility(
     clf: Classifier,
-    x: Array,
+    x: Nested = None,
     *,
     gamma: float | Literal["auto"] | None = None,
     weights: Array | Sequence[float] | None = None,
@@ -47,8 +48,9 @@ def credibility(
 
     Args:
         clf: the trained model, wrapped in a `Classifier`.
-        x: inputs (n, ...), as the classifier takes them. Rows with NaN or infinity get a status
-            and cost the others nothing.
+        x: inputs (n, ...), as the classifier takes them; with a `Space` or a module also mappings,
+            lists and tuples of tensors. Rows with NaN or infinity get a status and cost the others
+            nothing. Leave it out for a classifier that is bound to its inputs already.
         gamma: how dear it is to move the input, one number for all classes: large keeps x+ near x0.
             It has the unit of (loss / input)^2, so state the space of your inputs with it. 'auto'
             sets it by the model's own sensitivity (`auto_gamma`) and records the number.
@@ -65,16 +67,16 @@ def credibility(
         A `Profile`. No exception is raised for a sample that could not be solved: look at
         `profile.status`.
     """
-    x0 = as_inputs(clf, x)
+    clf, x0 = enter(clf, x)
     solver = check_solver(solver, default=Hybrid())
     check_chunk_size(chunk_size)
-    bounds = check_bounds(bounds, x0)
+    bounds = check_bounds(bounds, clf.decode(x0))
     with undisturbed(x0) as x0:
         check_model(clf, x0)
         w = resolve_weights(clf, x0, gamma=gamma, weights=weights)
         with ticking(progress) as tick:
-            problem = FitRiskProblem(clf, x0, w, bounds)
-            return solved_profile(problem, solver, chunk_size=chunk_size, tick=tick)
+            problem = FitRiskProblem(clf, x0, w, clf.limits(bounds))
+            return solved_profile(problem, solver, chunk_size=chunk_size, tick=tick, bounds=bounds)
 
 
 @contextmanager
@@ -92,6 +94,7 @@ def solved_profile(
     chunk_size: int,
     tick: Tick | None = None,
     start: Tensor | None = None,
+    bounds: Bounds | None = None,
 ) -> Profile:
     """Solve from x0 or from `start`, and gather what belongs to the answer."""
     solution = solve(problem, solver, chunk_size=chunk_size, tick=tick, start=start)
@@ -101,7 +104,8 @@ def solved_profile(
         loss=repr(problem.classifier.loss),
         dtype=str(problem.x0.dtype),
         classes=problem.classifier.classes,
-        bounds=problem.bounds,
+        bounds=bounds,
+        space=problem.classifier.space_name(),
         version=__version__,
     )
     return _assemble(problem, solution, settings, chunk_size)
@@ -143,8 +147,8 @@ def _assemble_chunk(problem: FitRiskProblem, solution: Solution, settings: Setti
         credibility=-losses,
         fit=-fit,
         risk=problem.risk(answer),
-        x0=problem.x0,
-        perturbed=answer,
+        x0=problem.classifier.decode(problem.x0),
+        perturbed=problem.classifier.decode(answer),
         multipliers=problem.multipliers(losses),
         certificate=_spread(certificates, known, problem.x0),
         steps=solution.steps,

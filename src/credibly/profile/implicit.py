@@ -23,13 +23,14 @@ from credibly.model.derivatives import (
     output_jacobian,
     tracked_slope,
 )
+from credibly.model.inputs import enter
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.profile.profile import Profile
 from credibly.solve.linear import conjugate_gradients
 
 Curvature = Literal["full", "outputs"]
 
-PRODUCTS = 12
+PRODUCTS = 10
 """Hessian-vector products of a backward at most; each costs about two passes."""
 
 
@@ -69,15 +70,17 @@ def attached_credibility(
             came=f"{int((~profile.usable).sum())} that were not",
             remedy="Choose the others first: profile[profile.usable].",
         )
-    start = profile.x0 if x0 is None else x0
-    w = torch.tensor(profile.settings.weights).to(start) if weights is None else weights
-    _check_match(profile, start, w)
+    clf, _ = enter(clf, profile.x0)
+    given = profile.x0 if x0 is None else x0
+    w = torch.tensor(profile.settings.weights).to(given) if weights is None else weights
+    _check_match(profile, given, w)
     _check_curvature(curvature)
-    slope = tracked_slope(clf, profile.perturbed, lambda losses: (losses.square() / (2 * w)).sum(1))
-    mismatch = profile.perturbed + slope - start  # zero at the answer; its graph is what counts
+    start, answer = clf.encode(given), clf.encode(profile.perturbed)
+    slope = tracked_slope(clf, answer, lambda losses: (losses.square() / (2 * w)).sum(1))
+    mismatch = answer + slope - start  # zero at the answer; its graph is what counts
     problem = FitRiskProblem(clf, start.detach(), w.detach())
     x: Tensor = _ImplicitSolve.apply(  # type: ignore[no-untyped-call]  # torch has no types here
-        mismatch, profile.perturbed, problem, _Linear(curvature, products, accuracy)
+        mismatch, answer, problem, _Linear(curvature, products, accuracy)
     )
     return -clf.losses(x)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
-from credibly.model.inputs import as_inputs
+from credibly.model.inputs import enter
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.problem.weights import resolve_weights
 from credibly.profile.arguments import (
@@ -106,20 +106,22 @@ def credibility_path(
         chunk_size: as in `credibility`.
         progress: as in `credibility`.
     """
-    x0 = as_inputs(clf, x)
+    clf, x0 = enter(clf, x)
     ordered = _descending(gammas)
     first, later = check_solver(solver, default=FIRST), check_solver(solver, default=SHORT)
     check_chunk_size(chunk_size)
-    bounds = check_bounds(bounds, x0)
+    bounds = check_bounds(bounds, clf.decode(x0))
     profiles: list[Profile] = []
     with undisturbed(x0) as x0, ticking(progress) as tick:
         check_model(clf, x0)
         for number, gamma in enumerate(ordered):
             weights = resolve_weights(clf, x0, gamma=gamma, weights=None)
-            problem = FitRiskProblem(clf, x0, weights, bounds)
-            start = profiles[-1].perturbed if profiles else None
+            problem = FitRiskProblem(clf, x0, weights, clf.limits(bounds))
+            start = clf.encode(profiles[-1].perturbed) if profiles else None
             chosen = first if start is None else later
-            profiles.append(solved_profile(problem, chosen, chunk_size=chunk_size, start=start))
+            profiles.append(
+                solved_profile(problem, chosen, chunk_size=chunk_size, start=start, bounds=bounds)
+            )
             if tick is not None:
                 tick((number + 1) / len(ordered))
     return CredibilityPath(tuple(ordered), tuple(profiles))

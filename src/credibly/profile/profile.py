@@ -31,6 +31,7 @@ class Settings:
     dtype: str
     classes: tuple[str, ...] | None = None
     bounds: tuple[float, float] | None = None
+    space: str = "inputs"
     version: str = ""
 
     @property
@@ -46,8 +47,8 @@ class Profile:
     Attributes:
         credibility: c+ (N, K), at most 0; higher is more credible.
         fit: c0 (N, K), the same at the untouched input.
-        risk: |x+ - x0|^2 (N,), in the squared units of the input.
-        x0: the inputs (N, ...).
+        risk: |x+ - x0|^2 (N,), in the squared units of the input, or in the metric of a `Space`.
+        x0: the inputs (N, ...), or the part of them that may move.
         perturbed: x+ (N, ...).
         multipliers: lambda (N, K) = 2 l / w at x+.
         certificate: residuals of the optimality conditions.

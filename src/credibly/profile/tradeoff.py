@@ -11,7 +11,7 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import loss_jacobian, losses_only
-from credibly.model.inputs import as_inputs
+from credibly.model.inputs import as_inputs, enter
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.profile.arguments import check_chunk_size
 from credibly.profile.credibility import undisturbed
@@ -84,9 +84,10 @@ def try_tradeoff(
         chunk_size: samples handled at a time.
     """
     _check(directions, radii, chunk_size)
+    clf, start = enter(clf, profile.x0)
     brought = _as_others(clf, profile, others or {})
     parts: list[dict[str, Tensor]] = []
-    with undisturbed(profile.x0):
+    with undisturbed(start):
         for begin in range(0, len(profile), chunk_size):
             rows = slice(begin, begin + chunk_size)
             chunk = _chunk(clf, profile, rows)
@@ -138,7 +139,8 @@ def try_assumption_2(
     """
     _check(directions, radii, chunk_size)
     found = []
-    with undisturbed(profile.x0):
+    clf, start = enter(clf, profile.x0)
+    with undisturbed(start):
         for begin in range(0, len(profile), chunk_size):
             problem, x = _chunk(clf, profile, slice(begin, begin + chunk_size))
             found.append(_tangent_margins(problem, x, directions, radii, seed + begin))
@@ -172,8 +174,9 @@ def _tangent_margins(
 
 def _chunk(clf: Classifier, profile: Profile, rows: slice) -> tuple[FitRiskProblem, Tensor]:
     weights = torch.tensor(profile.settings.weights).to(profile.x0)
-    problem = FitRiskProblem(clf, profile.x0, weights, profile.settings.bounds).select(rows)
-    return problem, profile.perturbed[rows]
+    limits = clf.limits(profile.settings.bounds)
+    problem = FitRiskProblem(clf, clf.encode(profile.x0), weights, limits).select(rows)
+    return problem, clf.encode(profile.perturbed)[rows]
 
 
 def _nearby(
@@ -223,7 +226,7 @@ def _unit(values: Tensor) -> Tensor:
 def _as_others(clf: Classifier, profile: Profile, others: Mapping[str, Array]) -> dict[str, Tensor]:
     brought = {name: as_inputs(clf, x, name=f"others[{name!r}]") for name, x in others.items()}
     for name, x in brought.items():
-        if x.shape != profile.x0.shape:
+        if len(x) != len(profile):
             raise InvalidArgumentError(
                 f"others[{name!r}]",
                 expected=f"one input for each of the profile's, {tuple(profile.x0.shape)}",

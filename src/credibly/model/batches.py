@@ -1,0 +1,105 @@
+"""A batch of numbers a caller passes, checked once at the edge."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from credibly.errors import InvalidArgumentError
+from credibly.model.classifier import Classifier
+from credibly.types import Array
+
+
+def check_batch(classifier: Classifier, x: Array, name: str) -> Tensor:
+    """Give a detached floating tensor (n, ...) on the classifier's device and precision."""
+    tensor = _as_tensor(x, name)
+    _check_shape(tensor, name)
+    _check_precision(classifier, tensor, name)
+    _check_device(classifier, tensor, name)
+    return tensor.detach()
+
+
+def _as_tensor(x: Array, name: str) -> Tensor:
+    if isinstance(x, Tensor):
+        return x
+    if isinstance(x, np.ndarray) and x.dtype != object:
+        try:
+            return torch.from_numpy(np.require(x, requirements=["C", "W"]))  # copies if read-only
+        except (TypeError, ValueError) as error:
+            raise InvalidArgumentError(
+                name,
+                expected="a tensor or a NumPy array of numbers (n, ...)",
+                came=f"an array of {x.dtype}, which torch cannot take",
+                remedy=f"Convert it first, for example {name}.astype('float32').",
+            ) from error
+    raise InvalidArgumentError(
+        name,
+        expected="a tensor or a NumPy array of numbers (n, ...)",
+        came=f"{type(x).__name__}" + (" of objects" if isinstance(x, np.ndarray) else ""),
+        remedy="Stack your samples first, for example with torch.stack.",
+    )
+
+
+def _check_shape(x: Tensor, name: str) -> None:
+    if x.layout != torch.strided:
+        raise InvalidArgumentError(
+            name,
+            expected="a dense batch (n, ...)",
+            came=f"a tensor of layout {x.layout}",
+            remedy=f"Convert it: {name}.to_dense().",
+        )
+    if x.dim() < 2:
+        raise InvalidArgumentError(
+            name,
+            expected="a batch (n, ...) with the sample axis first",
+            came=f"shape {tuple(x.shape)}",
+            remedy=f"For a single sample pass {name}.unsqueeze(0).",
+        )
+    if x.numel() == 0:
+        raise InvalidArgumentError(
+            name,
+            expected="at least one sample of at least one feature",
+            came=f"shape {tuple(x.shape)}",
+            remedy="Skip empty batches.",
+        )
+
+
+def _check_precision(classifier: Classifier, x: Tensor, name: str) -> None:
+    if not x.is_floating_point():
+        raise InvalidArgumentError(
+            name,
+            expected="floating-point inputs, which can be moved a little",
+            came=f"{x.dtype}",
+            remedy=f"Convert as the model was trained, for example {name}.float() / 255.",
+        )
+    if x.dtype in (torch.float16, torch.bfloat16):
+        raise InvalidArgumentError(
+            name,
+            expected="float32 or float64: the trade-off is lost in the rounding of less",
+            came=f"{x.dtype}",
+            remedy="Convert both: net.float() and x.float(). A net that computes in half precision "
+            "inside, from float32 inputs, is fine.",
+        )
+    if classifier.dtype is not None and x.dtype != classifier.dtype:
+        raise InvalidArgumentError(
+            name,
+            expected=f"precision {classifier.dtype}, as the model has",
+            came=f"{x.dtype}",
+            remedy=f"Convert one of them: {name}.to({classifier.dtype}) or net.to({x.dtype}).",
+        )
+
+
+def _check_device(classifier: Classifier, x: Tensor, name: str) -> None:
+    wanted, found = classifier.device, x.device
+    if wanted is None or (
+        wanted.type == found.type
+        and (wanted.index == found.index or None in (wanted.index, found.index))
+    ):
+        return
+    raise InvalidArgumentError(
+        name,
+        expected=f"inputs on {wanted}, where the model is",
+        came=f"{x.device}",
+        remedy=f"Move them: {name}.to({str(wanted)!r}).",
+    )

@@ -1,0 +1,200 @@
+"""A classifier bound to a batch of inputs, seen as a function of the part that may move."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from copy import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from credibly.errors import InvalidArgumentError, ModelError
+from credibly.model.batches import check_batch
+from credibly.model.classifier import Classifier
+from credibly.model.coordinates import Coordinates
+from credibly.model.space import Space
+from credibly.model.structure import Nested, as_tensors, leaves, mapped, rows_of
+from credibly.types import Bounds, Limits
+
+
+class Bound(Classifier):
+    """A classifier of what is solved for, one row a sample of the batch it is bound to.
+
+    It can stand wherever a `Classifier` can, on the same samples in the same order.
+
+    Attributes:
+        variable: what is solved for, at the inputs themselves (n, ...).
+    """
+
+    def __init__(self, base: Classifier, context: Nested, variable: Tensor) -> None:
+        self.__dict__.update(base.__dict__)
+        self.context, self.variable = context, variable
+
+    def raw_outputs(self, x: Tensor) -> Tensor:
+        if len(x) != len(self.variable):
+            raise ModelError(
+                f"a classifier bound to {len(self.variable)} samples was called with {len(x)}",
+                remedy="Choose the same samples of both: bound.select(rows).",
+            )
+        return self.one_row_a_sample(self.run_at(x), len(x))
+
+    @property
+    def start(self) -> Tensor:
+        """The values that move, as they are in the inputs: what to pass together with this."""
+        return self.decode(self.variable)
+
+    @abstractmethod
+    def run_at(self, variable: Tensor) -> Any:
+        """What the model returns when the moving part has these values."""
+
+    def select(self, rows: Tensor | slice) -> Bound:
+        chosen = copy(self)
+        chosen.context, chosen.variable = rows_of(self.context, rows), self.variable[rows]
+        return chosen
+
+
+class InSpace(Bound):
+    """Bound by a `Space`: some leaves move, in its metric, the others pass through."""
+
+    def __init__(
+        self, base: Classifier, context: Nested, paths: Sequence[str], coordinates: Coordinates
+    ) -> None:
+        super().__init__(base, context, coordinates.start)
+        self.paths, self.coordinates = tuple(paths), coordinates
+        shapes = {path: leaf.shape[1:] for path, leaf in leaves(context) if path in self.paths}
+        self.shapes = [shapes[path] for path in self.paths]
+
+    def run_at(self, variable: Tensor) -> Any:
+        return self.run(self.inputs_at(self.decode(variable)))
+
+    def inputs_at(self, values: Tensor) -> Nested:
+        """The whole nested input, with these values, as in `profile.perturbed`, in place."""
+        sizes = [shape.numel() for shape in self.shapes]
+        parts = torch.split(values.flatten(1), sizes, dim=1)
+        moved = {
+            path: part.reshape(-1, *shape)
+            for path, part, shape in zip(self.paths, parts, self.shapes, strict=True)
+        }
+        return mapped(self.context, moved.get)
+
+    def select(self, rows: Tensor | slice) -> InSpace:
+        chosen = super().select(rows)
+        assert isinstance(chosen, InSpace)  # noqa: S101  # a copy of self
+        chosen.coordinates = self.coordinates.select(rows)
+        return chosen
+
+    def encode(self, values: Tensor) -> Tensor:
+        return self.coordinates.encode(values.flatten(1))
+
+    def decode(self, variable: Tensor) -> Tensor:
+        """Values of the leaves that vary: shaped like the leaf if it is one, else flat (n, D)."""
+        flat = self.coordinates.decode(variable)
+        return flat.reshape(-1, *self.shapes[0]) if len(self.shapes) == 1 else flat
+
+    def limits(self, bounds: Bounds | None) -> Limits | None:
+        return self.coordinates.limits(bounds)
+
+    def space_name(self) -> str:
+        return "inputs" if self.space is None else self.space.describe()
+
+
+class AtModule(InSpace):
+    """Bound at the output of a named submodule, which is moved instead of the input."""
+
+    def __init__(self, base: Classifier, inputs: Nested) -> None:
+        self.__dict__.update(base.__dict__)
+        self.inputs = inputs
+        found = self._activation()
+        space = base.space or Space()
+        coordinates = Coordinates.of(space, [("", found)])
+        super().__init__(base, found, [""], coordinates)
+
+    def run_at(self, variable: Tensor) -> Any:
+        values = self.decode(variable)
+        handle = self._part().register_forward_hook(lambda *_: values)
+        try:
+            return self.run(self.inputs)
+        finally:
+            handle.remove()
+
+    def select(self, rows: Tensor | slice) -> AtModule:
+        chosen = super().select(rows)
+        assert isinstance(chosen, AtModule)  # noqa: S101  # a copy of self
+        chosen.inputs = rows_of(self.inputs, rows)
+        return chosen
+
+    def space_name(self) -> str:
+        inner = "" if self.space is None else f", {self.space.describe()}"
+        return f"output of module {self.module!r}{inner}"
+
+    def _part(self) -> nn.Module:
+        assert isinstance(self.net, nn.Module)  # noqa: S101  # checked when the name was given
+        return self.net.get_submodule(str(self.module))
+
+    def _activation(self) -> Tensor:
+        """What the module gives for the inputs: one forward."""
+        seen: list[Any] = []
+        handle = self._part().register_forward_hook(lambda _m, _i, output: seen.append(output))
+        try:
+            with torch.inference_mode(False), torch.no_grad():
+                self.run(self.inputs)
+        finally:
+            handle.remove()
+        good = len(seen) == 1 and isinstance(seen[0], Tensor) and seen[0].is_floating_point()
+        if not good or seen[0].dim() < 2:
+            came = f"{len(seen)} calls" if len(seen) != 1 else type(seen[0]).__name__
+            raise InvalidArgumentError(
+                "module",
+                expected="a submodule that runs once and gives one floating tensor (n, ...)",
+                came=f"{self.module!r} with {came}",
+                remedy="Name a part that does, such as the embedding itself and not its parent.",
+            )
+        activation: Tensor = seen[0].detach().clone()
+        return activation
+
+
+def bind(clf: Classifier, x: Nested) -> Bound:
+    """The classifier as a function of what moves, at these inputs.
+
+    For nested inputs, spaces and named modules; `credibility` and its kin do this by themselves,
+    and accept the result, too, together with its `start`. What takes a profile and a classifier
+    of nested inputs needs it: `try_tradeoff(bind(clf, x), profile)`.
+
+    Args:
+        clf: a classifier with a `space` or a `module`.
+        x: inputs as the classifier takes them.
+    """
+    inputs = as_tensors(x)
+    if clf.module is not None:
+        return AtModule(clf, inputs)
+    space = clf.space or Space()
+    paths = space.paths or _only_floating(inputs)
+    found = dict(leaves(inputs))
+    parts = [(path, _moving_leaf(clf, found, path)) for path in paths]
+    return InSpace(clf, inputs, paths, Coordinates.of(space, parts))
+
+
+def _only_floating(inputs: Nested) -> list[str]:
+    tensors = [(path, leaf) for path, leaf in leaves(inputs) if isinstance(leaf, Tensor)]
+    floating = [path for path, leaf in tensors if leaf.is_floating_point()]
+    if len(floating) != 1:
+        raise InvalidArgumentError(
+            "vary",
+            expected="the names of the parts that may move",
+            came=f"none, and {len(floating)} floating tensors to choose from: {floating}",
+            remedy="Say which: Classifier(net, space=Space(vary=[...])).",
+        )
+    return floating
+
+
+def _moving_leaf(clf: Classifier, found: dict[str, Any], path: str) -> Tensor:
+    if path not in found:
+        raise InvalidArgumentError(
+            "vary",
+            expected=f"parts of the input, {sorted(found)}",
+            came=repr(path),
+            remedy="Paths are keys and positions joined by dots, such as 'image' or 'views.0'.",
+        )
+    return check_batch(clf, found[path], f"x[{path!r}]" if path else "x")

@@ -1,0 +1,150 @@
+"""From the features that may move to plain coordinates in which risk is the squared distance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from credibly.errors import InvalidArgumentError
+from credibly.model.space import Space
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """An isometry: x = origin + (u - u(origin)) * scale, over the features that move.
+
+    A group of tied features has one coordinate; its unit is chosen so that |u - u0|^2 is still the
+    sum of the squared moves of all its features, each in its scale.
+
+    Attributes:
+        origin: the values of all features of the varied leaves, flat (n, D).
+        start: the coordinates of the origin (n, U).
+        slot: the coordinate of each feature (D,); -1: locked.
+        factor: move of a feature for a unit of its coordinate (D,).
+        low: smallest value of each feature (D,), or None.
+        high: largest value of each feature (D,), or None.
+    """
+
+    origin: Tensor
+    start: Tensor
+    slot: Tensor
+    factor: Tensor
+    low: Tensor | None = None
+    high: Tensor | None = None
+
+    @staticmethod
+    def of(space: Space, parts: Sequence[tuple[str, Tensor]]) -> Coordinates:
+        """The coordinates of the leaves `parts`, path and values (n, ...)."""
+        shapes = [(path, tuple(leaf.shape[1:])) for path, leaf in parts]
+        scale = torch.cat([space.scale_of(*where) for where in shapes])
+        locked = torch.cat([space.locked_mask(*where) for where in shapes])
+        slot = _slots(locked, torch.cat([space.tied_numbers(*where) for where in shapes]))
+        origin = torch.cat([leaf.flatten(1) for _, leaf in parts], dim=1)
+        sizes = torch.bincount(slot[slot >= 0])
+        if len(sizes) == 0:
+            raise InvalidArgumentError(
+                "locked",
+                expected="at least one feature that may move",
+                came="all of them locked",
+                remedy="Unlock what the question is about.",
+            )
+        factor = torch.where(slot >= 0, scale / sizes[slot.clamp(min=0)].sqrt(), 0.0)
+        low, high = _limits([space.bounds_of(*where) for where in shapes], shapes)
+        bare = Coordinates(
+            origin,
+            origin[:, :0],
+            slot.to(origin.device),
+            factor.to(origin),
+            None if low is None else low.to(origin),
+            None if high is None else high.to(origin),
+        )
+        bare.check_inside()
+        return replace(bare, start=bare.encode(origin))
+
+    def select(self, rows: Tensor | slice) -> Coordinates:
+        """Those of the chosen samples."""
+        return replace(self, origin=self.origin[rows], start=self.start[rows])
+
+    def encode(self, values: Tensor) -> Tensor:
+        """Coordinates (n, U) of flat values (n, D): the mean over the features of a group."""
+        moving = self.slot >= 0
+        count = int(self.slot.max()) + 1
+        unit = torch.where(moving, 1 / self.factor.clamp(min=torch.finfo(values.dtype).tiny), 0.0)
+        sums = torch.zeros(len(values), count, dtype=values.dtype, device=values.device)
+        sums = sums.index_add(1, self.slot[moving], (values * unit)[:, moving])
+        return sums / torch.bincount(self.slot[moving], minlength=count)
+
+    def decode(self, u: Tensor) -> Tensor:
+        """Flat values (n, D); at the origin's own coordinates exactly the origin."""
+        move = u - self.start
+        return self.origin + move[:, self.slot.clamp(min=0)] * self.factor
+
+    def limits(self, bounds: tuple[float, float] | None) -> tuple[Tensor, Tensor] | None:
+        """Bounds of the coordinates (n, U), from those of the space and those of the caller."""
+        if bounds is None and self.low is None:
+            return None
+        low, high = self._feature_limits(bounds)
+        here, moving = self.start, self.slot >= 0
+        unit, slot = self.factor[moving], self.slot[moving].expand(len(here), -1)
+        down = ((low - self.origin)[:, moving] / unit).clamp(max=0)
+        up = ((high - self.origin)[:, moving] / unit).clamp(min=0)
+        least = torch.full_like(here, -torch.inf).scatter_reduce(1, slot, down, "amax")
+        most = torch.full_like(here, torch.inf).scatter_reduce(1, slot, up, "amin")
+        return here + least, here + most
+
+    def _feature_limits(self, bounds: tuple[float, float] | None) -> tuple[Tensor, Tensor]:
+        low, high = (-torch.inf, torch.inf) if bounds is None else bounds
+        lowest = torch.full_like(self.factor, low)
+        highest = torch.full_like(self.factor, high)
+        if self.low is not None and self.high is not None:
+            lowest = torch.maximum(lowest, self.low)
+            highest = torch.minimum(highest, self.high)
+        return lowest, highest
+
+    def check_inside(self) -> None:
+        """The inputs themselves must keep the bounds of features that may move."""
+        if self.low is None or self.high is None:
+            return
+        moving = self.slot >= 0
+        outside = ((self.origin < self.low) | (self.origin > self.high))[:, moving]
+        if bool(outside.any()):
+            raise InvalidArgumentError(
+                "bounds",
+                expected="bounds that hold for the inputs themselves",
+                came=f"{int(outside.any(1).sum())} samples outside of them",
+                remedy="Widen the bounds, or clamp the inputs first.",
+            )
+
+
+def _slots(locked: Tensor, tied: Tensor) -> Tensor:
+    """Number the coordinates in the order of their first features."""
+    own = tied.max().clamp(min=-1) + 1 + torch.arange(len(tied))
+    keys = torch.where(tied >= 0, tied, own)
+    keys = keys[~locked]
+    slot = torch.full_like(tied, -1)
+    if len(keys) == 0:
+        return slot
+    unique, inverse = torch.unique(keys, return_inverse=True)
+    first = torch.full((len(unique),), len(keys)).scatter_reduce(
+        0, inverse, torch.arange(len(keys)), "amin"
+    )
+    rank = torch.empty_like(first)
+    rank[first.argsort()] = torch.arange(len(unique))
+    slot[~locked] = rank[inverse]
+    return slot
+
+
+def _limits(
+    found: Sequence[tuple[Tensor, Tensor] | None], shapes: Sequence[tuple[str, tuple[int, ...]]]
+) -> tuple[Tensor | None, Tensor | None]:
+    if all(pair is None for pair in found):
+        return None, None
+    lows, highs = [], []
+    for pair, (_, shape) in zip(found, shapes, strict=True):
+        free = torch.full((int(torch.Size(shape).numel()),), torch.inf, dtype=torch.float64)
+        lows.append(-free if pair is None else pair[0])
+        highs.append(free if pair is None else pair[1])
+    return torch.cat(lows), torch.cat(highs)
