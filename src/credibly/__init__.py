@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         MissingExtraError,
         ModelError,
     )
+    from credibly.model.bound import Bound, bind
     from credibly.model.classifier import Classifier
     from credibly.model.losses import (
         CrossEntropy,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
         Loss,
         OneVersusRestHinge,
     )
+    from credibly.model.parameters import vary_parameters
+    from credibly.model.space import Space
     from credibly.problem.bayes import log_joint
     from credibly.problem.fit_risk import FitRiskProblem
     from credibly.problem.weights import auto_gamma, prior_weights
@@ -67,6 +70,7 @@ _HOME = {
     "ArrowHurwicz": "solve.arrow_hurwicz",
     "Assumption2": "profile.tradeoff",
     "AugmentedLagrangian": "solve.constrained",
+    "Bound": "model.bound",
     "Certificate": "profile.certificate",
     "Classifier": "model.classifier",
     "ClassicalArrowHurwicz": "solve.constrained",
@@ -93,10 +97,12 @@ _HOME = {
     "OneVersusRestHinge": "model.losses",
     "Profile": "profile.profile",
     "Solver": "solve.base",
+    "Space": "model.space",
     "Status": "solve.status",
     "TradeOff": "profile.tradeoff",
     "attached_credibility": "profile.implicit",
     "auto_gamma": "problem.weights",
+    "bind": "model.bound",
     "certify": "profile.certificate",
     "credibility": "profile.credibility",
     "credibility_path": "profile.path",
@@ -105,6 +111,7 @@ _HOME = {
     "solve_constrained": "profile.constrained",
     "try_assumption_2": "profile.tradeoff",
     "try_tradeoff": "profile.tradeoff",
+    "vary_parameters": "model.parameters",
 }
 
 __all__ = [
@@ -112,6 +119,7 @@ __all__ = [
     "ArrowHurwicz",
     "Assumption2",
     "AugmentedLagrangian",
+    "Bound",
     "Certificate",
     "ClassicalArrowHurwicz",
     "Classifier",
@@ -137,11 +145,13 @@ __all__ = [
     "OneVersusRestHinge",
     "Profile",
     "Solver",
+    "Space",
     "Status",
     "TradeOff",
     "__version__",
     "attached_credibility",
     "auto_gamma",
+    "bind",
     "certify",
     "credibility",
     "credibility_path",
@@ -150,6 +160,7 @@ __all__ = [
     "solve_constrained",
     "try_assumption_2",
     "try_tradeoff",
+    "vary_parameters",
 ]
 
 

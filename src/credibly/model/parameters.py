@@ -30,7 +30,7 @@ class OverParameters(Bound):
 
     def run_at(self, variable: Tensor) -> Any:
         try:
-            return vmap(self._one)(self.parts(variable), self._tensors())
+            return vmap(self._one)(self.parts(variable), self.context)
         except (RuntimeError, ValueError) as error:
             raise ModelError(
                 "the model cannot be evaluated with other parameters for every sample: "
@@ -50,9 +50,6 @@ class OverParameters(Bound):
 
     def space_name(self) -> str:
         return f"parameters {', '.join(self.names)}"
-
-    def _tensors(self) -> Nested:
-        return self.context
 
     def _one(self, parameters: dict[str, Tensor], inputs: Nested) -> Tensor:
         """The outputs (m,) of one sample with parameters of its own."""
