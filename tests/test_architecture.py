@@ -11,7 +11,7 @@ import credibly as cr
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "credibly"
-ORDER = ["model", "problem", "solve", "profile", "decide", "data", "report", "cli"]
+ORDER = ["model", "problem", "solve", "profile", "decide", "data", "batch", "report", "cli"]
 COMMON = {"types", "errors", "version"}
 
 

@@ -31,6 +31,15 @@ class FileFormatError(CrediblyError, ValueError):
     """A file does not hold what it should."""
 
 
+class OutputError(CrediblyError, RuntimeError):
+    """Results cannot be written where they should be; the message says what to do."""
+
+    def __init__(self, problem: str, *, remedy: str) -> None:
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(f"{problem}. {remedy}")
+
+
 class MissingExtraError(CrediblyError, ImportError):
     """An optional dependency is not installed."""
 

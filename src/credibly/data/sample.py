@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from importlib.resources import as_file, files
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from credibly.data.small_resnet import SmallResNet
+from credibly.model.classifier import Classifier
 
 CLASSES = (
     "T-shirt", "trouser", "pullover", "dress", "coat",
@@ -56,3 +58,17 @@ def load_sample() -> Sample:
         convolution.weight = torch.nn.Parameter(weight)
     net.eval().requires_grad_(False)
     return Sample(net, images, labels, CLASSES, float(facts["test_accuracy"]))
+
+
+def classifier() -> Classifier:
+    """The embedded network, ready to use; by name `credibly.data.sample:classifier`."""
+    return Classifier(load_sample().net, classes=CLASSES)
+
+
+def write_images(path: str | Path, *, images: int = 1000) -> None:
+    """Write the first of the embedded images and their labels as an `.npz` file."""
+    sample = load_sample()
+    with Path(path).open("wb") as file:
+        np.savez_compressed(
+            file, images=sample.images[:images].numpy(), labels=sample.labels[:images].numpy()
+        )

@@ -1,0 +1,65 @@
+"""What identifies a model or a file: SHA-256, so that results can be traced to what made them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from credibly.model.classifier import Classifier
+
+
+def digest_of_file(path: str | Path) -> str:
+    """SHA-256 of a file's bytes, in hex; the file is streamed."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_of_parts(parts: Iterable[tuple[str, str]]) -> str:
+    """SHA-256 over named digests or words, in the order given."""
+    total = hashlib.sha256()
+    for name, value in parts:
+        total.update(f"{len(name)}:{name}={len(value)}:{value};".encode())
+    return total.hexdigest()
+
+
+def digest_of_module(net: nn.Module) -> str:
+    """SHA-256 over the kind of module and every parameter and buffer, by name."""
+    kind = f"{type(net).__module__}.{type(net).__qualname__}"
+    tensors = [(name, _digest_of_tensor(t)) for name, t in net.state_dict().items() if _is_plain(t)]
+    return digest_of_parts([("kind", kind), *tensors])
+
+
+def digest_of_classifier(classifier: Classifier) -> str | None:
+    """Fingerprint of the weights inside, or None where the model is a function without any."""
+    if not isinstance(classifier.net, nn.Module):
+        return None
+    return digest_of_module(classifier.net)
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, Tensor) and not value.is_meta
+
+
+def _digest_of_tensor(tensor: Tensor) -> str:
+    flat = tensor.detach().cpu().contiguous().flatten()
+    content = flat.view(-1).numpy().tobytes() if _numpy_has(flat) else _bits(flat)
+    words = f"{tensor.dtype}{tuple(tensor.shape)}"
+    return hashlib.sha256(words.encode() + content).hexdigest()
+
+
+def _numpy_has(flat: Tensor) -> bool:
+    try:
+        flat[:0].numpy()
+    except TypeError:
+        return False
+    return True
+
+
+def _bits(flat: Tensor) -> bytes:
+    """Bytes of types that NumPy does not know, such as bfloat16."""
+    from torch import uint8
+
+    return flat.view(uint8).numpy().tobytes()
