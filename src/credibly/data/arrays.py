@@ -121,7 +121,7 @@ class NpzArray(_Array):
 
     def _stream(self) -> tuple[IO[bytes], int]:
         if self._open is None:
-            archive = zipfile.ZipFile(self.path)  # noqa: SIM115  # open as long as this source
+            archive = zipfile.ZipFile(self.path)  # open as long as this source
             file = archive.open(f"{self.header.name}.npy")
             _read_header(file)
             self._open = (file, file.tell())
@@ -137,7 +137,7 @@ class SafetensorsArray(_Array):
         from safetensors import SafetensorError, safe_open
 
         try:
-            self._file: Any = safe_open(path, "pt")
+            self._file = cast("Any", safe_open(path, "pt"))
             slices = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             raise FileFormatError(f"{path}: not a readable safetensors file ({error}).") from error

@@ -1,0 +1,45 @@
+"""How a run over many rows went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from credibly.solve.status import Status
+
+OUTSIDE = "outside bounds"
+"""Status of a row that breaks the bounds itself; its profile is NaN."""
+
+
+@dataclass(frozen=True)
+class ScoreReport:
+    """How a run went.
+
+    Attributes:
+        path: the Parquet file.
+        rows: how many it has.
+        resumed: rows that an earlier, interrupted run had finished.
+        statuses: how many rows ended in which status.
+        gamma: the number in use, also where it was 'auto'; None for weights of their own.
+        seconds: time of this run.
+    """
+
+    path: Path
+    rows: int
+    resumed: int
+    statuses: dict[str, int]
+    gamma: float | None
+    seconds: float
+
+    def summary(self) -> str:
+        """A few lines a person reads."""
+        weights = "weights of their own" if self.gamma is None else f"gamma {self.gamma:.6g}"
+        fresh = max(self.rows - self.resumed, 0)
+        speed = f", {fresh / self.seconds:.3g} rows/s" if fresh and self.seconds > 0 else ""
+        lines = [f"{self.rows} rows in {self.path}, {weights}"]
+        advice = {status.label: status.advice for status in Status}
+        advice[OUTSIDE] = "The row itself lies outside the bounds; its profile is NaN."
+        for name, count in sorted(self.statuses.items(), key=lambda pair: -pair[1]):
+            lines.append(f"  {count:>6} {name}: {advice[name]}")
+        kept = f"; {self.resumed} rows were finished before" if self.resumed else ""
+        return "\n".join([*lines, f"  {self.seconds:.1f} s{speed}{kept}"])

@@ -1,0 +1,251 @@
+"""`score`: profiles of every row of a file, written to Parquet, safe to interrupt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from credibly.batch.lock import locked
+from credibly.batch.manifest import FORMAT, FORMAT_VERSION, Manifest, plain, require_same, versions
+from credibly.batch.report import OUTSIDE, ScoreReport
+from credibly.batch.shards import Shards, as_table, require_table_extra
+from credibly.data.sources import Source, open_source
+from credibly.errors import CrediblyError, InvalidArgumentError, OutputError
+from credibly.model.checks import check_model
+from credibly.model.classifier import Classifier
+from credibly.model.files import LoadedClassifier
+from credibly.model.fingerprint import digest_of_classifier
+from credibly.model.inputs import as_inputs, finite_rows
+from credibly.problem.weights import as_numbers, auto_gamma, resolve_weights
+from credibly.profile.arguments import (
+    Progress,
+    check_bounds,
+    check_chunk_size,
+    check_solver,
+    ticking,
+)
+from credibly.profile.credibility import credibility, undisturbed
+from credibly.profile.files import to_pandas
+from credibly.solve.base import Solver
+from credibly.solve.hybrid import Hybrid
+from credibly.solve.loop import Tick
+from credibly.types import Array, Bounds, per_sample, real_number
+
+AUTO_ROWS = 256
+"""Rows from the start of the data by which gamma='auto' is set, once for all of them."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What every chunk is solved with."""
+
+    clf: Classifier
+    source: Source
+    weights: tuple[float, ...]
+    solver: Solver
+    bounds: Bounds | None
+    chunk: int
+    shard: int
+
+
+def score(
+    clf: Classifier | LoadedClassifier,
+    source: Source | str | Path,
+    out: str | Path,
+    *,
+    gamma: float | Literal["auto"] = "auto",
+    weights: Array | Sequence[float] | None = None,
+    solver: Solver | None = None,
+    bounds: Bounds | None = None,
+    chunk_size: int = 128,
+    shard_size: int = 1024,
+    resume: bool = True,
+    overwrite: bool = False,
+    progress: Progress = False,
+    fingerprint: str | None = None,
+) -> ScoreReport:
+    """Solve the profile of every row of `source` and write them to the Parquet file `out`.
+
+    Rows are read, solved and written chunk by chunk, so memory does not grow with their number.
+    A run that was killed goes on where it was when it is started again, and gives the same rows.
+    A row that cannot be solved gets a status and never stops the others.
+
+    Args:
+        clf: the classifier, or what `load_classifier` gave.
+        source: what `open_source` gave, or a path for it.
+        out: the Parquet file to write. Until it is finished its parts are in `<out>.parts/`.
+        gamma: as of `credibility`; 'auto' is set once, by the first rows, and recorded.
+        weights: K numbers instead of gamma.
+        solver: as of `credibility`.
+        bounds: as of `credibility`; a row that itself lies outside gets a status.
+        chunk_size: rows solved at a time.
+        shard_size: rows in a part: at most so many (and a chunk) are lost by an interruption.
+        resume: False drops the parts of an earlier run.
+        overwrite: whether a finished file may be replaced.
+        progress: show a bar, or a function called with the share done.
+        fingerprint: what identifies the model; by default a digest of its weights. A function
+            without weights has none: then a changed model is not noticed.
+    """
+    started = time.monotonic()
+    require_table_extra()
+    known = clf.fingerprint if isinstance(clf, LoadedClassifier) else None
+    clf = clf.classifier if isinstance(clf, LoadedClassifier) else clf
+    source = source if isinstance(source, Source) else open_source(source)
+    check_chunk_size(chunk_size)
+    check_chunk_size(shard_size)
+    shard = -(-shard_size // chunk_size) * chunk_size
+    job = _Job(
+        clf, source, (), check_solver(solver, default=Hybrid()), _pair(bounds), chunk_size, shard
+    )
+    shards = Shards(Path(out))
+    _check_output(shards, overwrite=overwrite)
+    wanted = plain(_settings(job, gamma, weights, fingerprint or known))
+    shards.create()
+    with locked(shards.lock, shards.out), ticking(progress) as tick:
+        if not resume:
+            shards.clear()
+        manifest = Manifest.read(shards.manifest) or _begun(job, gamma, weights, wanted, shards)
+        require_same(manifest.settings, wanted, shards.folder)
+        resumed = _solve_shards(replace(job, weights=manifest.weights), shards, tick)
+        statuses = shards.merge(-(-len(source) // shard), _metadata(manifest))
+        shards.remove()
+    seconds = time.monotonic() - started
+    return ScoreReport(shards.out, len(source), resumed, dict(statuses), manifest.gamma, seconds)
+
+
+def _check_output(shards: Shards, *, overwrite: bool) -> None:
+    out = shards.out
+    if not out.parent.is_dir():
+        raise OutputError(f"{out}: the folder {out.parent} does not exist", remedy="Make it first.")
+    if out.is_dir():
+        raise OutputError(f"{out} is a folder", remedy="Name a file, such as profiles.parquet.")
+    if out.exists() and not overwrite and not shards.merged():
+        raise OutputError(
+            f"{out} exists already",
+            remedy="Choose another name, or replace it with overwrite=True (--overwrite).",
+        )
+
+
+def _pair(bounds: Bounds | None) -> Bounds | None:
+    """The bounds as two numbers; that rows keep them is looked at row by row."""
+    return check_bounds(bounds, torch.empty(0, 1))
+
+
+def _settings(job: _Job, gamma: object, weights: object, fingerprint: str | None) -> dict[str, Any]:
+    clf = job.clf
+    if not isinstance(clf, Classifier):
+        raise InvalidArgumentError(
+            "clf",
+            expected="a credibly.Classifier or what load_classifier gave",
+            came=type(clf).__name__,
+            remedy="Wrap your model first: credibly.Classifier(net).",
+        )
+    reading = {k: v for k, v in job.source.describe().items() if k != "name"}
+    return {
+        "model": fingerprint or digest_of_classifier(clf) or "unknown",
+        "data": job.source.fingerprint(),
+        "gamma": real_number(gamma) if weights is None and gamma != "auto" else _word(weights),
+        "weights": None
+        if weights is None
+        else as_numbers(weights, "weights", torch.empty(0, dtype=torch.float64)).tolist(),
+        "solver": repr(job.solver),
+        "loss": repr(clf.loss),
+        "outputs": clf.outputs,
+        "classes": clf.classes,
+        "bounds": job.bounds,
+        "device": None if clf.device is None else clf.device.type,
+        "dtype": str(clf.dtype),
+        "chunk_size": job.chunk,
+        "shard_size": job.shard,
+        "versions": versions(),
+        **{f"data {name}": value for name, value in reading.items()},
+    }
+
+
+def _word(weights: object) -> str | None:
+    return "auto" if weights is None else None
+
+
+def _begun(
+    job: _Job, gamma: float | Literal["auto"], weights: Any, wanted: dict[str, Any], shards: Shards
+) -> Manifest:
+    """Look at the model, resolve the weights once, by the first rows, and record all of it."""
+    shards.clear()  # without a manifest nobody knows what the parts are
+    try:
+        x, _ = _prepared(job, job.source.read(0, AUTO_ROWS)[1])
+        with undisturbed(x) as x:
+            check_model(job.clf, as_inputs(job.clf, x))
+            if weights is None and gamma == "auto":
+                gamma = auto_gamma(job.clf, x)
+            given = gamma if weights is None else None
+            w = resolve_weights(job.clf, x, gamma=given, weights=weights).tolist()
+    except CrediblyError:
+        shards.remove()
+        raise
+    manifest = Manifest(wanted, tuple(w), w[0] if len(set(w)) == 1 else None)
+    shards.write_manifest(manifest.to_json())
+    return manifest
+
+
+def _solve_shards(job: _Job, shards: Shards, tick: Tick | None) -> int:
+    """Solve the shards that are not there yet; gives how many rows were."""
+    rows, resumed, done = len(job.source), 0, 0
+    starts = range(0, rows, job.shard)
+    missing = []
+    for number, start in enumerate(starts):
+        size = min(job.shard, rows - start)
+        if shards.rows_of(number) == size:
+            resumed += size
+        else:
+            missing.append(number)
+    done = resumed
+    _report(tick, done / rows)
+    for number in missing:
+        start, tables = number * job.shard, []
+        for first in range(start, min(start + job.shard, rows), job.chunk):
+            tables.append(_solve_chunk(job, first))
+            done += tables[-1].num_rows
+            _report(tick, done / rows)
+        shards.write(number, require_table_extra().concat_tables(tables))
+    return resumed
+
+
+def _report(tick: Tick | None, share: float) -> None:
+    if tick is not None:
+        tick(share)
+
+
+def _solve_chunk(job: _Job, first: int) -> Any:
+    ids, x = job.source.read(first, min(first + job.chunk, len(job.source)))
+    x, outside = _prepared(job, x)
+    profile = credibility(
+        job.clf, x, weights=job.weights, solver=job.solver, bounds=job.bounds, chunk_size=job.chunk
+    )
+    frame = to_pandas(profile)
+    frame.loc[outside.cpu().numpy(), "status"] = OUTSIDE
+    return as_table(ids, frame, job.source.id_type)
+
+
+def _prepared(job: _Job, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Inputs where and as the model wants them, NaN where they break the bounds, and which do."""
+    x = x.to(device=job.clf.device, dtype=job.clf.dtype)
+    outside = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    if job.bounds is not None:
+        low, high = job.bounds
+        outside = ((x < low) | (x > high)).flatten(1).any(1) & finite_rows(x)
+        x = torch.where(per_sample(outside, x), torch.nan, x)
+    return x, outside
+
+
+def _metadata(manifest: Manifest) -> dict[str, str]:
+    return {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "settings": manifest.to_json(),
+    }
