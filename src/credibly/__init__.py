@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING
 from credibly.version import __version__
 
 if TYPE_CHECKING:
+    from credibly.batch.report import ScoreReport
+    from credibly.batch.score import score
+    from credibly.data.sources import Source, open_source
     from credibly.errors import (
         CrediblyError,
         CrediblyWarning,
@@ -21,9 +24,11 @@ if TYPE_CHECKING:
         InvalidArgumentError,
         MissingExtraError,
         ModelError,
+        OutputError,
     )
     from credibly.model.bound import Bound, bind
     from credibly.model.classifier import Classifier
+    from credibly.model.files import LoadedClassifier, load_classifier
     from credibly.model.losses import (
         CrossEntropy,
         CustomLoss,
@@ -90,14 +95,18 @@ _HOME = {
     "Hybrid": "solve.hybrid",
     "InvalidArgumentError": "errors",
     "LBFGS": "solve.lbfgs",
+    "LoadedClassifier": "model.files",
     "Logistic": "model.losses",
     "Loss": "model.losses",
     "MissingExtraError": "errors",
     "ModelError": "errors",
     "OneVersusRestHinge": "model.losses",
+    "OutputError": "errors",
     "Profile": "profile.profile",
+    "ScoreReport": "batch.report",
     "Solver": "solve.base",
     "Space": "model.space",
+    "Source": "data.sources",
     "Status": "solve.status",
     "TradeOff": "profile.tradeoff",
     "attached_credibility": "profile.implicit",
@@ -106,8 +115,11 @@ _HOME = {
     "certify": "profile.certificate",
     "credibility": "profile.credibility",
     "credibility_path": "profile.path",
+    "load_classifier": "model.files",
     "log_joint": "problem.bayes",
+    "open_source": "data.sources",
     "prior_weights": "problem.weights",
+    "score": "batch.score",
     "solve_constrained": "profile.constrained",
     "try_assumption_2": "profile.tradeoff",
     "try_tradeoff": "profile.tradeoff",
@@ -138,14 +150,18 @@ __all__ = [
     "Hinge",
     "Hybrid",
     "InvalidArgumentError",
+    "LoadedClassifier",
     "Logistic",
     "Loss",
     "MissingExtraError",
     "ModelError",
     "OneVersusRestHinge",
+    "OutputError",
     "Profile",
+    "ScoreReport",
     "Solver",
     "Space",
+    "Source",
     "Status",
     "TradeOff",
     "__version__",
@@ -155,8 +171,11 @@ __all__ = [
     "certify",
     "credibility",
     "credibility_path",
+    "load_classifier",
     "log_joint",
+    "open_source",
     "prior_weights",
+    "score",
     "solve_constrained",
     "try_assumption_2",
     "try_tradeoff",

@@ -32,6 +32,7 @@ from credibly.profile.arguments import (
 )
 from credibly.profile.credibility import credibility, undisturbed
 from credibly.profile.files import to_pandas
+from credibly.profile.profile import Profile
 from credibly.solve.base import Solver
 from credibly.solve.hybrid import Hybrid
 from credibly.solve.loop import Tick
@@ -178,19 +179,38 @@ def _begun(
     """Look at the model, resolve the weights once, by the first rows, and record all of it."""
     shards.clear()  # without a manifest nobody knows what the parts are
     try:
-        x, _ = _prepared(job, job.source.read(0, AUTO_ROWS)[1])
-        with undisturbed(x) as x:
-            check_model(job.clf, as_inputs(job.clf, x))
-            if weights is None and gamma == "auto":
-                gamma = auto_gamma(job.clf, x)
-            given = gamma if weights is None else None
-            w = resolve_weights(job.clf, x, gamma=given, weights=weights).tolist()
+        w = _resolved(job, gamma, weights)
     except CrediblyError:
         shards.remove()
         raise
-    manifest = Manifest(wanted, tuple(w), w[0] if len(set(w)) == 1 else None)
+    manifest = Manifest(wanted, w, w[0] if len(set(w)) == 1 else None)
     shards.write_manifest(manifest.to_json())
     return manifest
+
+
+def _resolved(job: _Job, gamma: float | Literal["auto"], weights: Any) -> tuple[float, ...]:
+    x, _ = _prepared(job, job.source.read(0, AUTO_ROWS)[1])
+    with undisturbed(x) as x:
+        check_model(job.clf, as_inputs(job.clf, x))
+        if weights is None and gamma == "auto":
+            gamma = auto_gamma(job.clf, x)
+        given = gamma if weights is None else None
+        return tuple(resolve_weights(job.clf, x, gamma=given, weights=weights).tolist())
+
+
+def first_look(
+    clf: Classifier,
+    source: Source,
+    *,
+    gamma: float | Literal["auto"],
+    bounds: Bounds | None,
+    rows: int,
+) -> Profile:
+    """The profile of the first few rows, with the very weights that `score` would use."""
+    job = _Job(clf, source, (), Hybrid(), _pair(bounds), rows, rows)
+    weights = _resolved(job, gamma, None)
+    x, _ = _prepared(job, source.read(0, rows)[1])
+    return credibility(clf, x, weights=weights, bounds=job.bounds, chunk_size=rows)
 
 
 def _solve_shards(job: _Job, shards: Shards, tick: Tick | None) -> int:

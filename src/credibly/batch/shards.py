@@ -89,10 +89,11 @@ class Shards:
         """Remove what runs leave here, and nothing else."""
         if not self.folder.is_dir():
             return
-        for path in self.folder.iterdir():
-            ours = path.name.startswith("part-") or path.suffix == _TEMPORARY
-            if ours or path == self.manifest:
-                path.unlink()
+        with writing(self.folder):
+            for path in self.folder.iterdir():
+                if path.name.startswith("part-") or path.suffix == _TEMPORARY:
+                    path.unlink()
+            self.manifest.unlink(missing_ok=True)  # last: as long as it is there, parts are known
 
     def remove(self) -> None:
         """Remove the folder; a file of somebody else keeps it."""

@@ -11,6 +11,9 @@ from rich.markup import escape
 
 from credibly.cli.demo import demo
 from credibly.cli.env import env
+from credibly.cli.inspect import inspect
+from credibly.cli.sample import sample
+from credibly.cli.score import score
 from credibly.errors import CrediblyError
 from credibly.version import __version__
 
@@ -22,7 +25,9 @@ class _App(typer.Typer):
         try:
             return super().__call__(*args, **kwargs)
         except CrediblyError as error:
-            Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+            Console(stderr=True).print(
+                f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True
+            )
             sys.exit(2)
 
 
@@ -33,6 +38,9 @@ app = _App(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(sample)
+app.command()(inspect)
+app.command()(score)
 app.command()(env)
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 PACKAGES = (
     "credibly", "torch", "numpy", "safetensors", "typer", "rich", "matplotlib", "jinja2",
-    "pandas", "pyarrow",
+    "pandas", "pyarrow", "pillow", "scikit-learn", "skops",
 )  # fmt: skip
 
 

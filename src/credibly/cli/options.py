@@ -1,0 +1,197 @@
+"""Options that `inspect` and `score` share, and how words become settings."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from credibly.errors import CrediblyWarning, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from credibly.data.sources import Source
+    from credibly.model.files import LoadedClassifier
+
+_MODEL = "The model"
+_DATA = "The data"
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        help="package.module:attribute, path/to/file.py:attribute, or a .skops, .pt2, .pkl, "
+        ".pickle or .joblib file."
+    ),
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(help="Weights (.safetensors) for the module.", rich_help_panel=_MODEL),
+]
+Outputs = Annotated[
+    Literal["logits", "probabilities"] | None,
+    typer.Option(help="What the model returns; logits by default.", rich_help_panel=_MODEL),
+]
+Loss = Annotated[
+    str | None,
+    typer.Option(
+        help="cross_entropy, logistic, hinge or one_versus_rest_hinge.", rich_help_panel=_MODEL
+    ),
+]
+Classes = Annotated[
+    str | None,
+    typer.Option(
+        help="Names of the classes, separated by commas, or a text file of a name a line.",
+        rich_help_panel=_MODEL,
+    ),
+]
+Preprocess = Annotated[
+    str | None,
+    typer.Option(help="module:attribute of a function of a batch.", rich_help_panel=_MODEL),
+]
+Dtype = Annotated[
+    Literal["float32", "float64"] | None,
+    typer.Option(help="Precision to convert the model to.", rich_help_panel=_MODEL),
+]
+Device = Annotated[
+    str | None, typer.Option(help="Where to compute: cpu, cuda, ...", rich_help_panel=_MODEL)
+]
+Trust = Annotated[
+    list[str] | None,
+    typer.Option(help="A type that a .skops file may hold. Repeatable.", rich_help_panel=_MODEL),
+]
+UnsafePickle = Annotated[
+    bool,
+    typer.Option(
+        "--unsafe-pickle",
+        help="Open .pkl, .pickle, .joblib and .pt2 files. THIS EXECUTES CODE in the file: whoever "
+        "made it can do anything you can. Only for files you trust.",
+        rich_help_panel=_MODEL,
+    ),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(help="Array of an .npz or .safetensors file.", rich_help_panel=_DATA),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(help="Feature columns of a table, by commas.", rich_help_panel=_DATA),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(help="Columns that are no features, by commas.", rich_help_panel=_DATA),
+]
+Id = Annotated[
+    str | None,
+    typer.Option("--id", help="Column that names the rows.", rich_help_panel=_DATA),
+]
+Scale = Annotated[
+    float | None,
+    typer.Option(help="Divide arrays by this, e.g. 255 for bytes.", rich_help_panel=_DATA),
+]
+Size = Annotated[
+    str | None,
+    typer.Option(help="Resize images: HEIGHTxWIDTH or one number.", rich_help_panel=_DATA),
+]
+Mode = Annotated[
+    Literal["grey", "rgb"] | None,
+    typer.Option(help="Take images as grey or rgb.", rich_help_panel=_DATA),
+]
+Limit = Annotated[
+    int | None, typer.Option(min=1, help="Only the first rows.", rich_help_panel=_DATA)
+]
+Gamma = Annotated[
+    str,
+    typer.Option(help="How dear it is to move the input: a number, or 'auto'."),
+]
+BoundsPair = Annotated[
+    tuple[float, float] | None,
+    typer.Option(metavar="LOW HIGH", help="Smallest and largest value of a feature."),
+]
+
+
+def load_model(
+    spec: str, *, trust: list[str] | None, unsafe: bool, classes: str | None, dtype: str | None,
+    **settings: Any,
+) -> LoadedClassifier:  # fmt: skip
+    """The model that the options describe; modules in the working folder can be named."""
+    import torch
+
+    from credibly.model.files import load_classifier
+
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+    return load_classifier(
+        spec,
+        trusted=True if unsafe else tuple(trust or ()),
+        classes=_class_names(classes),
+        dtype=None if dtype is None else getattr(torch, dtype),
+        **settings,
+    )
+
+
+def open_data(
+    path: Path, *, columns: list[str] | None, drop: list[str] | None, size: str | None,
+    **settings: Any,
+) -> Source:  # fmt: skip
+    """The data that the options describe."""
+    from credibly.data.sources import open_source
+
+    return open_source(
+        path, columns=_split(columns) or None, drop=_split(drop), size=_size(size), **settings
+    )
+
+
+def as_gamma(text: str) -> float | Literal["auto"]:
+    """A number, or 'auto'."""
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InvalidArgumentError(
+            "gamma", expected="a number or 'auto'", came=repr(text), remedy="For example 200."
+        ) from error
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Print each of credibly's warnings once, as a line."""
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        text = f"warning: {message}"
+        Console(stderr=True).print(text, style="yellow", markup=False, soft_wrap=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("once", CrediblyWarning)
+        warnings.showwarning = show
+        yield
+
+
+def _split(values: list[str] | None) -> list[str]:
+    return [name for value in values or [] for name in value.split(",") if name]
+
+
+def _class_names(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    if "," not in text and Path(text).is_file():
+        lines = Path(text).read_text("utf-8").splitlines()
+        return [line.strip() for line in lines if line.strip()]
+    return [name.strip() for name in text.split(",")]
+
+
+def _size(text: str | None) -> int | tuple[int, int] | None:
+    if text is None:
+        return None
+    numbers = text.lower().split("x")
+    if not all(number.isdecimal() for number in numbers) or len(numbers) > 2:
+        raise InvalidArgumentError(
+            "size", expected="HEIGHTxWIDTH or one number", came=repr(text), remedy="E.g. 224x224."
+        )
+    height, width = int(numbers[0]), int(numbers[-1])
+    return height, width
