@@ -205,12 +205,14 @@ def first_look(
     gamma: float | Literal["auto"],
     bounds: Bounds | None,
     rows: int,
-) -> Profile:
-    """The profile of the first few rows, with the very weights that `score` would use."""
+) -> tuple[Profile, float]:
+    """The profile of the first few rows, with the weights that `score` would use, and seconds."""
     job = _Job(clf, source, (), Hybrid(), _pair(bounds), rows, rows)
     weights = _resolved(job, gamma, None)
     x, _ = _prepared(job, source.read(0, rows)[1])
-    return credibility(clf, x, weights=weights, bounds=job.bounds, chunk_size=rows)
+    started = time.monotonic()
+    profile = credibility(clf, x, weights=weights, bounds=job.bounds, chunk_size=rows)
+    return profile, time.monotonic() - started
 
 
 def _solve_shards(job: _Job, shards: Shards, tick: Tick | None) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -121,9 +120,8 @@ def _tried(
     """Check the model and solve a few rows: what `score` would do to all of them."""
     from credibly.batch.score import first_look
 
-    started = time.monotonic()
-    look = first_look(clf, source, gamma=gamma, bounds=bounds, rows=TRIED)
-    seconds = (time.monotonic() - started) / len(look)
+    look, took = first_look(clf, source, gamma=gamma, bounds=bounds, rows=TRIED)
+    seconds = took / len(look)
     usable = look.passes[look.usable]
     passes = f"{float(usable.median()):.0f} in the median" if len(usable) else "none was solved"
     kind = "set by the first rows" if gamma == "auto" else "as given"

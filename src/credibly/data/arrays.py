@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -123,6 +124,7 @@ class NpzArray(_Array):
         if self._open is None:
             archive = zipfile.ZipFile(self.path)  # open as long as this source
             file = archive.open(f"{self.header.name}.npy")
+            weakref.finalize(self, _close, file, archive)
             _read_header(file)
             self._open = (file, file.tell())
         return self._open
@@ -150,6 +152,11 @@ class SafetensorsArray(_Array):
     def _values(self, start: int, stop: int) -> Tensor:
         part = self._file.get_slice(self.header.name)
         return cast("Tensor", part[start:stop])
+
+
+def _close(*files: IO[bytes] | zipfile.ZipFile) -> None:
+    for file in files:
+        file.close()
 
 
 def _numpy_header(name: str, array: NDArray[Any]) -> _Header:
