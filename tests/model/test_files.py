@@ -65,7 +65,10 @@ def test_a_factory_is_called_and_its_module_put_into_evaluation_mode(factory):
     assert not any(module.training for module in loaded.classifier.net.modules())
     assert "training mode" in loaded.notes[0]
     assert loaded.classifier.classes == ("x", "y", "z")
-    assert cr.credibility(loaded.classifier, torch.randn(2, 4), gamma=1.0).credibility.shape == (2, 3)
+    assert cr.credibility(loaded.classifier, torch.randn(2, 4), gamma=1.0).credibility.shape == (
+        2,
+        3,
+    )
 
 
 def test_a_class_of_modules_is_a_factory(factory):
@@ -126,7 +129,7 @@ def test_a_module_that_cannot_be_imported_is_named(spec):
 
 @pytest.mark.parametrize("spec", [":make", "a.b:", "a.b:c d"])
 def test_a_spec_of_another_form_is_refused(spec):
-    with pytest.raises(cr.InvalidArgumentError, match="package.module:attribute"):
+    with pytest.raises(cr.InvalidArgumentError, match=r"package\.module:attribute"):
         cr.load_classifier(spec)
 
 
@@ -261,7 +264,7 @@ def test_weights_and_precision_of_a_file_are_its_own(programs):
 
 def test_a_damaged_program_is_named(tmp_path):
     (tmp_path / "m.pt2").write_bytes(b"nonsense")
-    with pytest.raises(cr.FileFormatError, match="torch.export.load failed"):
+    with pytest.raises(cr.FileFormatError, match=r"torch\.export\.load failed"):
         cr.load_classifier(tmp_path / "m.pt2", trusted=True)
 
 

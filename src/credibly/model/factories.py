@@ -35,7 +35,7 @@ def load_python(spec: str, wanted: Wanted) -> LoadedClassifier:
     if wanted.weights is not None:
         notes += _load_weights(made, wanted.weights, spec)
     if isinstance(made, nn.Module):
-        made = made.to(device=wanted.device, dtype=wanted.dtype)
+        made = _moved(made, wanted)
     preprocess, parts = as_preprocess(wanted)
     classifier = Classifier(
         made,
@@ -143,6 +143,19 @@ def _made(found: object, spec: str) -> tuple[object, list[str]]:
         made.eval()
         return made, ["the factory's module was in training mode; .eval() was called on it"]
     return made, []
+
+
+def _moved(net: nn.Module, wanted: Wanted) -> nn.Module:
+    try:
+        return net.to(device=wanted.device, dtype=wanted.dtype)
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidArgumentError(
+            "device",
+            expected="a device that this torch can use",
+            came=f"{wanted.device!r} with precision {wanted.dtype} ({reason})",
+            remedy="Leave it out for the CPU; `credibly env` lists the devices.",
+        ) from error
 
 
 def _refuse_settings(spec: str, wanted: Wanted) -> None:

@@ -1,0 +1,351 @@
+"""From disk to disk: the same rows as in memory, however often the work is interrupted."""
+
+import dataclasses
+import errno
+import json
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch import nn
+
+import credibly as cr
+from credibly.batch import score as module
+from credibly.batch import shards as shards_module
+from credibly.batch.lock import locked
+from credibly.batch.shards import Shards
+
+ROWS = 23
+CLASSES = ("red", "green", "blue")
+
+
+@pytest.fixture
+def clf():
+    net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)).double().eval()
+    return cr.Classifier(net, classes=CLASSES)
+
+
+@pytest.fixture
+def data(tmp_path):
+    x = np.random.default_rng(0).normal(size=(ROWS, 4))
+    x[5, 2] = np.nan
+    x[6:8] = np.inf
+    np.save(tmp_path / "x.npy", x)
+    return tmp_path / "x.npy"
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "profiles.parquet"
+
+
+SMALL = {"gamma": 2.0, "chunk_size": 4, "shard_size": 8}
+
+
+class Killed(BaseException):
+    """Stands for whatever ends a process."""
+
+
+def killed_after(monkeypatch, chunks):
+    """Let a run die in the middle of a chunk."""
+    solve, seen = module._solve_chunk, []
+
+    def mortal(job, first):
+        if len(seen) == chunks:
+            raise Killed
+        seen.append(first)
+        return solve(job, first)
+
+    monkeypatch.setattr(module, "_solve_chunk", mortal)
+    return seen
+
+
+def test_rows_are_those_of_the_one_call(clf, data, out):
+    report = cr.score(clf, data, out, **SMALL)
+    x = torch.from_numpy(np.load(data))
+    profile = cr.credibility(clf, x, gamma=2.0, chunk_size=4)
+    frame, expected = pd.read_parquet(out), profile.to_pandas()
+    assert frame["id"].tolist() == list(range(ROWS))
+    assert list(frame.columns[1:]) == list(expected.columns)
+    assert frame["status"].tolist() == expected["status"].tolist()
+    assert frame["predicted"].dropna().tolist() == expected["predicted"].dropna().tolist()
+    assert frame["predicted"].isna().tolist() == expected["predicted"].isna().tolist()
+    numbers = [name for name in expected if "." in name or name == "risk"]
+    np.testing.assert_allclose(frame[numbers], expected[numbers], rtol=1e-9, atol=1e-12)
+    assert report.statuses["non finite input"] == 3
+    assert sum(report.statuses.values()) == report.rows == ROWS
+    assert "3 non finite input" in report.summary()
+    assert not (out.parent / "profiles.parquet.parts").exists()
+
+
+@pytest.mark.parametrize("chunks", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("gamma", [2.0, "auto"])
+def test_a_killed_run_goes_on_and_gives_the_same_rows(
+    clf, data, tmp_path, monkeypatch, *, chunks, gamma
+):
+    settings = {**SMALL, "gamma": gamma}
+    cr.score(clf, data, tmp_path / "whole.parquet", **settings)
+    out = tmp_path / "twice.parquet"
+    with monkeypatch.context() as patch:
+        killed_after(patch, chunks)
+        with pytest.raises(Killed):
+            cr.score(clf, data, out, **settings)
+    assert not out.exists()
+    with monkeypatch.context() as patch:
+        seen = killed_after(patch, 99)
+        report = cr.score(clf, data, out, **settings)
+    assert report.resumed == 8 * (chunks // 2)
+    assert len(seen) == 6 - 2 * (chunks // 2)
+    assert out.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+
+def interrupted(clf, data, out, monkeypatch, **settings):
+    with monkeypatch.context() as patch:
+        killed_after(patch, 3)
+        with pytest.raises(Killed):
+            cr.score(clf, data, out, **{**SMALL, **settings})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"gamma": 3.0}, "gamma was 2.0 and is now 3.0"),
+        ({"gamma": "auto"}, "gamma was 2.0 and is now auto"),
+        ({"chunk_size": 8}, "chunk_size was 4 and is now 8"),
+        ({"solver": cr.LBFGS()}, r"solver was Hybrid\(.*is now LBFGS"),
+        ({"bounds": (-9.0, 9.0)}, r"bounds was not set and is now \[-9.0, 9.0\]"),
+        ({"fingerprint": "other"}, "model was .* and is now other"),
+    ],
+)
+def test_other_settings_do_not_go_on(clf, data, out, monkeypatch, *, change, words):
+    interrupted(clf, data, out, monkeypatch)
+    with pytest.raises(cr.OutputError, match=words) as caught:
+        cr.score(clf, data, out, **{**SMALL, **change})
+    assert "--restart" in str(caught.value)
+    assert cr.score(clf, data, out, **{**SMALL, **change}, resume=False).resumed == 0
+
+
+def test_other_weights_and_other_data_do_not_go_on(clf, data, out, monkeypatch):
+    interrupted(clf, data, out, monkeypatch)
+    with torch.no_grad():
+        next(clf.net.parameters())[0, 0] += 1e-6
+    with pytest.raises(cr.OutputError, match="model was"):
+        cr.score(clf, data, out, **SMALL)
+    with torch.no_grad():
+        next(clf.net.parameters())[0, 0] -= 1e-6
+    x = np.load(data)
+    x[0, 0] += 1
+    np.save(data, x)
+    with pytest.raises(cr.OutputError, match="data was"):
+        cr.score(clf, data, out, **SMALL)
+
+
+def test_a_finished_file_is_kept_unless_said_otherwise(clf, data, out):
+    cr.score(clf, data, out, **SMALL)
+    before = out.read_bytes()
+    with pytest.raises(cr.OutputError, match=r"exists already.*--overwrite"):
+        cr.score(clf, data, out, **SMALL)
+    assert out.read_bytes() == before
+    cr.score(clf, data, out, **{**SMALL, "gamma": 9.0}, overwrite=True)
+    assert out.read_bytes() != before
+
+
+def test_killed_between_the_merge_and_the_cleaning_is_finished(clf, data, out, monkeypatch):
+    def dies(_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Shards, "remove", dies)
+        with pytest.raises(Killed):
+            cr.score(clf, data, out, **SMALL)
+    before = out.read_bytes()
+    assert cr.score(clf, data, out, **SMALL).resumed == ROWS
+    assert out.read_bytes() == before
+    assert not Shards(out).folder.exists()
+
+
+def test_a_damaged_part_is_solved_again(clf, data, out, monkeypatch, tmp_path):
+    interrupted(clf, data, out, monkeypatch)
+    Shards(out).part(0).write_bytes(b"PAR1 nonsense")
+    assert cr.score(clf, data, out, **SMALL).resumed == 0
+    cr.score(clf, data, tmp_path / "whole.parquet", **SMALL)
+    assert out.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+
+def test_a_damaged_manifest_starts_anew(clf, data, out, monkeypatch):
+    interrupted(clf, data, out, monkeypatch)
+    Shards(out).manifest.write_text("{")
+    assert cr.score(clf, data, out, **SMALL).resumed == 0
+
+
+def test_files_of_others_in_the_folder_of_parts_are_left_alone(clf, data, out):
+    folder = Shards(out).folder
+    folder.mkdir()
+    (folder / "mine.txt").write_text("keep")
+    cr.score(clf, data, out, **SMALL)
+    assert (folder / "mine.txt").read_text() == "keep"
+
+
+def test_two_runs_on_one_output_are_refused(clf, data, out):
+    shards = Shards(out)
+    shards.create()
+    with (
+        locked(shards.lock, out),
+        pytest.raises(cr.OutputError, match="another run is working on"),
+    ):
+        cr.score(clf, data, out, **SMALL)
+    cr.score(clf, data, out, **SMALL)
+
+
+def test_the_metadata_tells_what_the_rows_were_made_with(clf, data, out):
+    report = cr.score(clf, data, out, **{**SMALL, "gamma": "auto"}, bounds=(-50.0, 50.0))
+    stored = json.loads(pq.read_schema(out).metadata[b"settings"])
+    x = torch.from_numpy(np.load(data))
+    assert stored["gamma"] == report.gamma == pytest.approx(cr.auto_gamma(clf, x), rel=1e-12)
+    assert stored["settings"]["gamma"] == "auto"
+    assert stored["settings"]["data"] == cr.open_source(data).fingerprint()
+    assert stored["settings"]["classes"] == list(CLASSES)
+    assert stored["settings"]["versions"]["torch"] == torch.__version__
+    assert stored["settings"]["bounds"] == [-50.0, 50.0]
+
+
+def test_rows_outside_the_bounds_get_a_status_and_stop_nobody(clf, tmp_path, out):
+    x = np.zeros((6, 4))
+    x[2, 1] = 1.5
+    np.save(tmp_path / "x.npy", x)
+    report = cr.score(clf, tmp_path / "x.npy", out, gamma=1.0, bounds=(0.0, 1.0))
+    assert report.statuses["outside bounds"] == 1
+    frame = pd.read_parquet(out)
+    assert frame["status"].tolist().index("outside bounds") == 2
+    assert frame["credibility.red"].isna().tolist() == [False, False, True, False, False, False]
+
+
+def test_weights_of_their_own(clf, data, out):
+    report = cr.score(clf, data, out, weights=[1.0, 2.0, 3.0], chunk_size=4)
+    assert report.gamma is None
+    assert json.loads(pq.read_schema(out).metadata[b"settings"])["weights"] == [1.0, 2.0, 3.0]
+    assert "weights of their own" in report.summary()
+
+
+def test_single_precision_models_take_double_precision_tables(tmp_path, out):
+    net = nn.Linear(2, 2).eval()
+    (tmp_path / "x.csv").write_text("name,a,b\nfirst,1,2\nsecond,,2\nthird,1e300,0\n")
+    source = cr.open_source(tmp_path / "x.csv", id_column="name")
+    cr.score(cr.Classifier(net), source, out, gamma=1.0)
+    frame = pd.read_parquet(out)
+    assert frame["id"].tolist() == ["first", "second", "third"]
+    assert frame["status"].tolist()[1:] == ["non finite input"] * 2
+    assert frame["credibility.0"].dtype == np.float32
+
+
+def test_a_file_of_bad_rows_alone_is_scored_where_gamma_is_a_number(clf, tmp_path, out):
+    np.save(tmp_path / "x.npy", np.full((5, 4), np.nan))
+    with pytest.raises(cr.InvalidArgumentError, match="none of them finite"):
+        cr.score(clf, tmp_path / "x.npy", out)
+    assert not Shards(out).folder.exists()
+    assert cr.score(clf, tmp_path / "x.npy", out, gamma=1.0).statuses == {"non finite input": 5}
+    assert pd.read_parquet(out)["predicted"].isna().all()
+
+
+def test_a_model_that_does_not_fit_the_data_leaves_nothing_behind(clf, tmp_path, out):
+    np.save(tmp_path / "x.npy", np.zeros((5, 3)))
+    with pytest.raises(cr.ModelError, match=r"batch of shape \(2, 3\)"):
+        cr.score(clf, tmp_path / "x.npy", out, gamma=1.0)
+    assert list(tmp_path.glob("profiles*")) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"gamma": -1.0}, "gamma"),
+        ({"gamma": "large"}, "gamma"),
+        ({"weights": [1.0]}, "weights"),
+        ({"weights": "heavy"}, "weights"),
+        ({"bounds": (1.0, 0.0)}, "bounds"),
+        ({"chunk_size": 0}, "chunk_size"),
+        ({"solver": "fast"}, "solver"),
+        ({"progress": "bar"}, "progress"),
+    ],
+)
+def test_bad_settings_are_refused_and_leave_nothing_behind(clf, data, out, settings, words):
+    with pytest.raises(cr.InvalidArgumentError, match=words):
+        cr.score(clf, data, out, **settings)
+    assert not out.exists()
+
+
+def test_a_model_that_is_not_wrapped_is_refused(data, out):
+    with pytest.raises(cr.InvalidArgumentError, match=r"credibly.Classifier\(net\)"):
+        cr.score(nn.Linear(4, 3), data, out)
+
+
+def test_a_missing_folder_and_a_folder_as_output_are_refused(clf, data, tmp_path):
+    with pytest.raises(cr.OutputError, match="does not exist"):
+        cr.score(clf, data, tmp_path / "no" / "out.parquet", **SMALL)
+    with pytest.raises(cr.OutputError, match="is a folder"):
+        cr.score(clf, data, tmp_path, **SMALL)
+
+
+def test_a_full_disk_is_said_and_finished_rows_are_kept(clf, data, out, monkeypatch):
+    write, calls = shards_module.Shards.write, []
+
+    def full(self, number, table):
+        calls.append(number)
+        if len(calls) == 2:
+            with shards_module.writing(self.part(number)):
+                raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, number, table)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shards_module.Shards, "write", full)
+        with pytest.raises(cr.OutputError, match=r"the disk is full.*finished are kept"):
+            cr.score(clf, data, out, **SMALL)
+    assert cr.score(clf, data, out, **SMALL).resumed == 8
+
+
+def test_progress_is_told_as_a_share(clf, data, out):
+    shares = []
+    cr.score(clf, data, out, **SMALL, progress=shares.append)
+    assert shares[0] == 0.0
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+def test_a_loaded_classifier_brings_its_fingerprint(data, out, clf):
+    loaded = cr.LoadedClassifier(clf, "python", "ab" * 32, "a test")
+    cr.score(loaded, data, out, **SMALL)
+    stored = json.loads(pq.read_schema(out).metadata[b"settings"])
+    assert stored["settings"]["model"] == "ab" * 32
+
+
+def test_memory_does_not_grow_with_the_number_of_rows(tmp_path):
+    clf = cr.Classifier(lambda x: x[:, :2], dtype=torch.float64)
+    solver = dataclasses.replace(cr.GradientDescent(), steps=1)
+    peaks = []
+    for rows in (512, 4096):
+        np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(rows, 200)))
+        tracemalloc.start()
+        cr.score(
+            clf, tmp_path / "x.npy", tmp_path / f"{rows}.parquet",
+            gamma=1.0, solver=solver, chunk_size=128, shard_size=256,
+        )  # fmt: skip
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_no_more_than_a_chunk_is_ever_read(clf, data, out, monkeypatch):
+    monkeypatch.setattr(module, "AUTO_ROWS", 4)
+    source = cr.open_source(data)
+    sizes = []
+    read = type(source).read
+
+    def counted(self, start, stop):
+        sizes.append(stop - start)
+        return read(self, start, stop)
+
+    monkeypatch.setattr(type(source), "read", counted)
+    cr.score(clf, source, out, **SMALL)
+    assert max(sizes) == 4

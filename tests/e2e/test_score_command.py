@@ -1,0 +1,202 @@
+"""`inspect` and `score` as a person would type them, up to a kill in the middle."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from credibly.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+MODEL = """
+import os, time
+import torch
+from torch import nn
+
+class Slow(nn.Module):
+    def __init__(self):
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.layers = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2), nn.Dropout())
+
+    def forward(self, x):
+        time.sleep(float(os.environ.get("PAUSE", "0")))
+        return self.layers(x)
+
+def standardise(x):
+    return (x - 1) / 2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "model.py").write_text(MODEL)
+    x = np.random.default_rng(0).normal(size=(90, 3))
+    frame = pd.DataFrame(x, columns=["a", "b", "c"])
+    frame.loc[17, "b"] = None
+    frame["name"] = [f"n{k}" for k in range(90)]
+    frame["label"] = 1
+    frame.to_csv("x.csv", index=False)
+    return tmp_path
+
+
+ARGUMENTS = [
+    "model.py:Slow", "x.csv", "--id", "name", "--drop", "label", "--classes", "no,yes",
+    "--dtype", "float64", "--preprocess", "model.py:standardise",
+]  # fmt: skip
+SMALL = ["--chunk-size", "8", "--shard-size", "16"]
+
+
+def credibly(*arguments):
+    with pytest.raises(SystemExit) as caught:
+        app(list(map(str, arguments)))
+    return caught.value.code
+
+
+@pytest.mark.usefixtures("folder")
+def test_score_writes_one_row_an_input(capsys):
+    assert credibly("score", *ARGUMENTS, "--out", "out.parquet", "--gamma", "0.5") == 0
+    frame = pd.read_parquet("out.parquet")
+    assert frame["id"].tolist() == [f"n{k}" for k in range(90)]
+    assert frame["status"][17] == "non finite input"
+    assert set(frame["predicted"].dropna()) <= {"no", "yes"}
+    assert "1 non finite input" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("folder")
+def test_inspect_tells_the_model_the_data_and_the_cost(capsys):
+    assert credibly("inspect", *ARGUMENTS) == 0
+    text = capsys.readouterr().out
+    for words in (
+        "Slow from model.py:Slow", "parameters   50", "2: no, yes", "float64", "evaluation",
+        "was in training mode", "n0, n1, n2", "a, b, c", "set by the first rows",
+        "passes a row", "for 90 rows",
+    ):  # fmt: skip
+        assert words in text, words
+    assert len(re.findall(r"\b[0-9a-f]{64}\b", text)) == 2
+
+
+@pytest.mark.usefixtures("folder")
+def test_inspect_without_data_asks_for_it(capsys):
+    assert credibly("inspect", "model.py:Slow") == 0
+    assert "Name a file of inputs" in capsys.readouterr().out
+
+
+def test_a_run_that_is_killed_goes_on_and_ends_with_the_same_file(folder):
+    command = ["score", *ARGUMENTS, *SMALL, "--gamma", "auto", "--out"]
+    assert credibly(*command, "whole.parquet") == 0
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    run = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", "from credibly.cli import main; main()", *command, "out.parquet"],
+        env={**os.environ, "PAUSE": "0.02", "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    second = folder / "out.parquet.parts" / "part-000001.parquet"
+    while run.poll() is None and not second.exists():
+        time.sleep(0.01)
+    run.send_signal(signal.SIGKILL)
+    assert run.wait() == -signal.SIGKILL
+    assert not Path("out.parquet").exists()
+    assert len(list(second.parent.glob("part-*.parquet"))) < 6
+    assert credibly(*command, "out.parquet") == 0
+    assert Path("out.parquet").read_bytes() == Path("whole.parquet").read_bytes()
+    assert not second.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["score", "model.py:Slow", "x.csv", "--out", "o.parquet"], "'name' holds 'n0'"),
+        (["score", *ARGUMENTS, "--out", "no/o.parquet"], "does not exist"),
+        (["score", *ARGUMENTS, "--out", "o.parquet", "--gamma", "big"], "a number or 'auto'"),
+        (["score", *ARGUMENTS, "--out", "o.parquet", "--gamma", "-1"], "positive finite"),
+        (["score", *ARGUMENTS, "--out", "o.parquet", "--loss", "l2"], "one of cross_entropy"),
+        (["score", *ARGUMENTS, "--out", "o.parquet", "--size", "8"], "only columns, drop"),
+        (["score", *ARGUMENTS, "--out", "o.parquet", "--device", "moon"], "device"),
+        (["inspect", *ARGUMENTS, "--columns", "a,z"], "columns of x.csv: a, b, c"),
+        (["inspect", "model.py:Fast"], "has no attribute 'Fast'"),
+        (["inspect", "model.onnx"], "torch.export"),
+        (["inspect", "model.py:Slow", "nowhere.csv"], "no such file"),
+        (["inspect", "model.py:Slow", "x.csv", "--columns", "a,b"], "batch of shape (2, 2)"),
+        (["sample", "--out", "no/sample.npz"], "cannot be written"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, arguments, words):
+    assert credibly(*arguments) == 2
+    text = capsys.readouterr().err.strip()
+    assert words in text
+    assert text.startswith("error:")
+    assert len(text.splitlines()) == 1
+    assert list(folder.glob("o.parquet*")) == []
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_changed_setting_is_named_and_restart_begins_anew(capsys, monkeypatch):
+    from credibly.batch import shards
+
+    command = ["score", *ARGUMENTS, *SMALL, "--out", "o.parquet"]
+    with monkeypatch.context() as patch:
+        patch.setattr(shards.Shards, "merge", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert credibly(*command, "--gamma", "1") == 130
+    assert "goes on where it was" in capsys.readouterr().out
+    assert credibly(*command, "--gamma", "2") == 2
+    assert "gamma was 1.0 and is now 2.0" in capsys.readouterr().err
+    assert credibly(*command, "--gamma", "2", "--restart") == 0
+    assert credibly(*command, "--gamma", "2") == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert credibly(*command, "--gamma", "3", "--overwrite") == 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_weights_bounds_limit_and_images(capsys):
+    from PIL import Image
+
+    Path("images").mkdir()
+    for k in range(6):
+        Image.fromarray(np.full((1, 3), 40 * k, np.uint8)).save(f"images/{k}.png")
+    Path("images/9.png").write_bytes(b"broken")
+    Path("net.py").write_text(
+        "from torch import nn\ndef make(): return nn.Sequential(nn.Flatten(), nn.Linear(3, 2))\n"
+    )
+    save_file({"1.weight": torch.eye(3)[:2], "1.bias": torch.zeros(2)}, "w.safetensors")
+    Path("names.txt").write_text("left\nright\n")
+    options = ["--weights", "w.safetensors", "--classes", "names.txt", "--bounds", "0", "1"]
+    assert credibly("score", "net:make", "images", *options, "--out", "o.parquet") == 0
+    frame = pd.read_parquet("o.parquet")
+    assert frame["id"].tolist() == [*(f"{k}.png" for k in range(6)), "9.png"]
+    assert frame["status"].tolist()[-1] == "non finite input"
+    assert "credibility.left" in frame
+    assert credibly("inspect", "net:make", "images", "--limit", "2", "--size", "1x3") == 0
+    assert "rows         2" in capsys.readouterr().out
+
+
+def test_the_pages_of_the_command_line_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    text = (ROOT / "docs" / "command-line.md").read_text("utf-8")
+    blocks = re.findall(r"```(sh|python)\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 4
+    for language, code in blocks:
+        if language == "python":
+            exec(compile(code, "command-line.md", "exec"), {})  # noqa: S102  # our own page
+            continue
+        for line in code.splitlines():
+            assert credibly(*shlex.split(line)[1:]) == 0
+    printed = capsys.readouterr().out
+    assert "ankle boot" in printed
+    assert "8 rows in few.parquet, gamma 200" in printed
+    assert printed.strip().endswith("200.0")
