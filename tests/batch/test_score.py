@@ -51,7 +51,7 @@ class Killed(BaseException):
 
 def killed_after(monkeypatch, chunks):
     """Let a run die in the middle of a chunk."""
-    solve, seen = module._solve_chunk, []
+    solve, seen = module.solve_chunk, []
 
     def mortal(job, first):
         if len(seen) == chunks:
@@ -59,7 +59,7 @@ def killed_after(monkeypatch, chunks):
         seen.append(first)
         return solve(job, first)
 
-    monkeypatch.setattr(module, "_solve_chunk", mortal)
+    monkeypatch.setattr(module, "solve_chunk", mortal)
     return seen
 
 
@@ -349,3 +349,63 @@ def test_no_more_than_a_chunk_is_ever_read(clf, data, out, monkeypatch):
     monkeypatch.setattr(type(source), "read", counted)
     cr.score(clf, source, out, **SMALL)
     assert max(sizes) == 4
+
+
+class Picky(nn.Module):
+    """Refuses inputs above ten, as a model with a domain would."""
+
+    def forward(self, x):
+        if bool((x > 10).any()):
+            message = "out of my domain"
+            raise ValueError(message)
+        return x[:, :3]
+
+
+def test_a_row_on_which_the_model_raises_costs_only_itself(tmp_path, out):
+    clf = cr.Classifier(Picky(), dtype=torch.float64)
+    x = np.random.default_rng(0).normal(size=(9, 4))
+    x[5, 0] = 11.0
+    np.save(tmp_path / "x.npy", x)
+    report = cr.score(clf, tmp_path / "x.npy", out, gamma=1.0, chunk_size=5)
+    assert report.statuses["model failed"] == 1
+    assert "raised an exception" in report.summary()
+    frame = pd.read_parquet(out)
+    assert frame["status"].tolist().index("model failed") == 5
+    assert frame["risk"].isna().sum() == 1
+
+
+def test_a_whole_chunk_of_such_rows_stops_nobody(tmp_path, out):
+    clf = cr.Classifier(Picky(), dtype=torch.float64)
+    x = np.random.default_rng(0).normal(size=(7, 4))
+    x[6] = 11.0
+    np.save(tmp_path / "x.npy", x)
+    report = cr.score(clf, tmp_path / "x.npy", out, gamma=1.0, chunk_size=3)
+    assert report.statuses["model failed"] == 1
+
+
+class Mortal(nn.Module):
+    """Works for a while, as a device does that is about to fail."""
+
+    left = 10**9
+
+    def forward(self, x):
+        self.left -= 1
+        if self.left < 0:
+            message = "the device is gone"
+            raise RuntimeError(message)
+        return x[:, :3]
+
+
+def test_a_model_that_stops_working_is_named_and_finished_rows_are_kept(tmp_path, out):
+    net = Mortal()
+    clf = cr.Classifier(net, dtype=torch.float64)
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(9, 4)))
+
+    def dies(share):
+        net.left = 0 if share > 0.6 else net.left
+
+    settings = {"gamma": 1.0, "chunk_size": 3, "shard_size": 3}
+    with pytest.raises(cr.ModelError, match="rows 6 to 8 with RuntimeError: the device is gone"):
+        cr.score(clf, tmp_path / "x.npy", out, **settings, progress=dies)
+    net.left = 10**9
+    assert cr.score(clf, tmp_path / "x.npy", out, **settings).resumed == 6

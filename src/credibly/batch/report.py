@@ -10,6 +10,9 @@ from credibly.solve.status import Status
 OUTSIDE = "outside bounds"
 """Status of a row that breaks the bounds itself; its profile is NaN."""
 
+FAILED = "model failed"
+"""Status of a row on which the model raises an exception; its profile is NaN."""
+
 
 @dataclass(frozen=True)
 class ScoreReport:
@@ -39,6 +42,7 @@ class ScoreReport:
         lines = [f"{self.rows} rows in {self.path}, {weights}"]
         advice = {status.label: status.advice for status in Status}
         advice[OUTSIDE] = "The row itself lies outside the bounds; its profile is NaN."
+        advice[FAILED] = "The model raised an exception on this row; its profile is NaN."
         for name, count in sorted(self.statuses.items(), key=lambda pair: -pair[1]):
             lines.append(f"  {count:>6} {name}: {advice[name]}")
         kept = f"; {self.resumed} rows were finished before" if self.resumed else ""

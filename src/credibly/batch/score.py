@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
+from credibly.batch.chunks import AUTO_ROWS, Job, prepared, solve_chunk, solved
 from credibly.batch.lock import locked
 from credibly.batch.manifest import FORMAT, FORMAT_VERSION, Manifest, plain, require_same, versions
-from credibly.batch.report import OUTSIDE, ScoreReport
-from credibly.batch.shards import Shards, as_table, require_table_extra
+from credibly.batch.report import ScoreReport
+from credibly.batch.shards import Shards, require_table_extra
 from credibly.data.sources import Source, open_source
 from credibly.errors import CrediblyError, InvalidArgumentError, OutputError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.files import LoadedClassifier
 from credibly.model.fingerprint import digest_of_classifier
-from credibly.model.inputs import as_inputs, finite_rows
+from credibly.model.inputs import as_inputs
 from credibly.problem.weights import as_numbers, auto_gamma, resolve_weights
 from credibly.profile.arguments import (
     Progress,
@@ -30,29 +30,12 @@ from credibly.profile.arguments import (
     check_solver,
     ticking,
 )
-from credibly.profile.credibility import credibility, undisturbed
-from credibly.profile.files import to_pandas
+from credibly.profile.credibility import undisturbed
 from credibly.profile.profile import Profile
 from credibly.solve.base import Solver
 from credibly.solve.hybrid import Hybrid
 from credibly.solve.loop import Tick
-from credibly.types import Array, Bounds, per_sample, real_number
-
-AUTO_ROWS = 256
-"""Rows from the start of the data by which gamma='auto' is set, once for all of them."""
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What every chunk is solved with."""
-
-    clf: Classifier
-    source: Source
-    weights: tuple[float, ...]
-    solver: Solver
-    bounds: Bounds | None
-    chunk: int
-    shard: int
+from credibly.types import Array, Bounds, real_number
 
 
 def score(
@@ -101,7 +84,7 @@ def score(
     check_chunk_size(chunk_size)
     check_chunk_size(shard_size)
     shard = -(-shard_size // chunk_size) * chunk_size
-    job = _Job(
+    job = Job(
         clf, source, (), check_solver(solver, default=Hybrid()), _pair(bounds), chunk_size, shard
     )
     shards = Shards(Path(out))
@@ -138,7 +121,7 @@ def _pair(bounds: Bounds | None) -> Bounds | None:
     return check_bounds(bounds, torch.empty(0, 1))
 
 
-def _settings(job: _Job, gamma: object, weights: object, fingerprint: str | None) -> dict[str, Any]:
+def _settings(job: Job, gamma: object, weights: object, fingerprint: str | None) -> dict[str, Any]:
     clf = job.clf
     if not isinstance(clf, Classifier):
         raise InvalidArgumentError(
@@ -174,7 +157,7 @@ def _word(weights: object) -> str | None:
 
 
 def _begun(
-    job: _Job, gamma: float | Literal["auto"], weights: Any, wanted: dict[str, Any], shards: Shards
+    job: Job, gamma: float | Literal["auto"], weights: Any, wanted: dict[str, Any], shards: Shards
 ) -> Manifest:
     """Look at the model, resolve the weights once, by the first rows, and record all of it."""
     shards.clear()  # without a manifest nobody knows what the parts are
@@ -188,8 +171,8 @@ def _begun(
     return manifest
 
 
-def _resolved(job: _Job, gamma: float | Literal["auto"], weights: Any) -> tuple[float, ...]:
-    x, _ = _prepared(job, job.source.read(0, AUTO_ROWS)[1])
+def _resolved(job: Job, gamma: float | Literal["auto"], weights: Any) -> tuple[float, ...]:
+    x, _ = prepared(job, job.source.read(0, AUTO_ROWS)[1])
     with undisturbed(x) as x:
         check_model(job.clf, as_inputs(job.clf, x))
         if weights is None and gamma == "auto":
@@ -207,15 +190,15 @@ def first_look(
     rows: int,
 ) -> tuple[Profile, float]:
     """The profile of the first few rows, with the weights that `score` would use, and seconds."""
-    job = _Job(clf, source, (), Hybrid(), _pair(bounds), rows, rows)
+    job = Job(clf, source, (), Hybrid(), _pair(bounds), rows, rows)
     weights = _resolved(job, gamma, None)
-    x, _ = _prepared(job, source.read(0, rows)[1])
+    x, _ = prepared(job, source.read(0, rows)[1])
     started = time.monotonic()
-    profile = credibility(clf, x, weights=weights, bounds=job.bounds, chunk_size=rows)
+    profile = solved(replace(job, weights=weights), x)
     return profile, time.monotonic() - started
 
 
-def _solve_shards(job: _Job, shards: Shards, tick: Tick | None) -> int:
+def _solve_shards(job: Job, shards: Shards, tick: Tick | None) -> int:
     """Solve the shards that are not there yet; gives how many rows were."""
     rows, resumed, done = len(job.source), 0, 0
     starts = range(0, rows, job.shard)
@@ -231,7 +214,7 @@ def _solve_shards(job: _Job, shards: Shards, tick: Tick | None) -> int:
     for number in missing:
         start, tables = number * job.shard, []
         for first in range(start, min(start + job.shard, rows), job.chunk):
-            tables.append(_solve_chunk(job, first))
+            tables.append(solve_chunk(job, first))
             done += tables[-1].num_rows
             _report(tick, done / rows)
         shards.write(number, require_table_extra().concat_tables(tables))
@@ -241,28 +224,6 @@ def _solve_shards(job: _Job, shards: Shards, tick: Tick | None) -> int:
 def _report(tick: Tick | None, share: float) -> None:
     if tick is not None:
         tick(share)
-
-
-def _solve_chunk(job: _Job, first: int) -> Any:
-    ids, x = job.source.read(first, min(first + job.chunk, len(job.source)))
-    x, outside = _prepared(job, x)
-    profile = credibility(
-        job.clf, x, weights=job.weights, solver=job.solver, bounds=job.bounds, chunk_size=job.chunk
-    )
-    frame = to_pandas(profile)
-    frame.loc[outside.cpu().numpy(), "status"] = OUTSIDE
-    return as_table(ids, frame, job.source.id_type)
-
-
-def _prepared(job: _Job, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Inputs where and as the model wants them, NaN where they break the bounds, and which do."""
-    x = x.to(device=job.clf.device, dtype=job.clf.dtype)
-    outside = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-    if job.bounds is not None:
-        low, high = job.bounds
-        outside = ((x < low) | (x > high)).flatten(1).any(1) & finite_rows(x)
-        x = torch.where(per_sample(outside, x), torch.nan, x)
-    return x, outside
 
 
 def _metadata(manifest: Manifest) -> dict[str, str]:

@@ -1,0 +1,110 @@
+"""One chunk of rows: read, solved, and turned into a table; a bad row costs only itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from credibly.batch.report import FAILED, OUTSIDE
+from credibly.batch.shards import as_table
+from credibly.data.sources import Source
+from credibly.errors import ModelError
+from credibly.model.classifier import Classifier
+from credibly.model.inputs import as_inputs, finite_rows
+from credibly.problem.fit_risk import FitRiskProblem
+from credibly.profile.credibility import solved_profile, undisturbed
+from credibly.profile.files import to_pandas
+from credibly.profile.profile import Profile
+from credibly.solve.base import Solver
+from credibly.types import Bounds, per_sample
+
+AUTO_ROWS = 256
+"""Rows from the start of the data on which the model is checked and gamma='auto' is set."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every chunk is solved with."""
+
+    clf: Classifier
+    source: Source
+    weights: tuple[float, ...]
+    solver: Solver
+    bounds: Bounds | None
+    chunk: int
+    shard: int
+
+
+def solve_chunk(job: Job, first: int) -> Any:
+    """The table of the chunk that begins with row `first`."""
+    ids, x = job.source.read(first, min(first + job.chunk, len(job.source)))
+    x, outside = prepared(job, x)
+    failing = torch.zeros_like(outside)
+    try:
+        profile = solved(job, x)
+    except Exception as error:  # a model may raise anything
+        failing = _failing_rows(job, x)
+        if not bool(failing.any()) or not _still_works(job):
+            raise _model_failed(first, len(x), error) from error
+        profile = _solved_without(job, x, failing, first)
+    frame = to_pandas(profile)
+    for rows, words in ((outside, OUTSIDE), (failing, FAILED)):
+        frame.loc[rows.cpu().numpy(), "status"] = words
+    return as_table(ids, frame, job.source.id_type)
+
+
+def prepared(job: Job, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Inputs where and as the model wants them, NaN where they break the bounds, and which do."""
+    x = x.to(device=job.clf.device, dtype=job.clf.dtype)
+    outside = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    if job.bounds is not None:
+        low, high = job.bounds
+        outside = ((x < low) | (x > high)).flatten(1).any(1) & finite_rows(x)
+        x = torch.where(per_sample(outside, x), torch.nan, x)
+    return x, outside
+
+
+def solved(job: Job, x: Tensor) -> Profile:
+    """The profile of a chunk. The model was looked at when the run began, not at every chunk."""
+    with undisturbed(as_inputs(job.clf, x)) as x0:
+        weights = torch.tensor(job.weights, dtype=x0.dtype, device=x0.device)
+        problem = FitRiskProblem(job.clf, x0, weights, job.bounds)
+        return solved_profile(problem, job.solver, chunk_size=job.chunk)
+
+
+def _failing_rows(job: Job, x: Tensor) -> Tensor:
+    """Rows (n,) whose solve raises even alone; all is tried again, since this is rare."""
+    failing = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    for n in range(len(x)):
+        try:
+            solved(job, x[n : n + 1])
+        except Exception:  # noqa: BLE001  # whatever it is, it is this row's
+            failing[n] = True
+    return failing
+
+
+def _still_works(job: Job) -> bool:
+    """Whether the model answers for a row it was checked on: if not, the rows are not to blame."""
+    x, _ = prepared(job, job.source.read(0, AUTO_ROWS)[1])
+    x = x[finite_rows(x)][:1]
+    return len(x) > 0 and not bool(_failing_rows(job, x).any())
+
+
+def _solved_without(job: Job, x: Tensor, failing: Tensor, first: int) -> Profile:
+    try:
+        return solved(job, torch.where(per_sample(failing, x), torch.nan, x))
+    except Exception as error:
+        raise _model_failed(first, len(x), error) from error
+
+
+def _model_failed(first: int, count: int, error: Exception) -> ModelError:
+    reason = (str(error).splitlines() or [""])[0]
+    return ModelError(
+        f"the model failed on rows {first} to {first + count - 1} with "
+        f"{type(error).__name__}: {reason}",
+        remedy="Rows finished before are kept. Try a smaller chunk_size (--chunk-size) if memory "
+        "ran out.",
+    )
