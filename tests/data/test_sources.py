@@ -1,5 +1,7 @@
 """Readers give the same rows however they are asked, and say clearly what is wrong with a file."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -317,3 +319,19 @@ def test_a_folder_without_a_single_good_image_is_refused(tmp_path):
 def test_bad_sizes_are_refused(folder, size):
     with pytest.raises(cr.InvalidArgumentError, match="size"):
         cr.open_source(folder / "images", size=size)
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "extra"), [("images", "PIL", "images"), ("a.csv", "pyarrow", "table")]
+)
+def test_a_missing_library_is_named(folder, monkeypatch, name, package, extra):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, "PIL.Image", raising=False)
+    with pytest.raises(cr.MissingExtraError, match=rf"credibly\[{extra}\]"):
+        cr.open_source(folder / name)
+
+
+def test_a_limit_ends_the_look_at_a_table(tmp_path):
+    lines = ["a,b", *(f"{n},{n}" for n in range(500)), "500,many"]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    assert len(cr.open_source(tmp_path / "a.csv", limit=9)) == 9

@@ -311,3 +311,26 @@ def test_a_fitted_model_predicts_as_before(tmp_path, fitted, kind):
     assert loaded.kind == kind
     losses = loaded.classifier.losses(torch.from_numpy(x)).detach()
     np.testing.assert_allclose((-losses).exp().numpy(), model.predict_proba(x), atol=1e-12)
+
+
+def test_types_that_are_named_are_trusted(tmp_path):
+    pytest.importorskip("credibly.model.sklearn")
+    skops = pytest.importorskip("skops.io")
+    from sklearn.neural_network import MLPClassifier
+
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    model = MLPClassifier((2,), solver="adam", tol=10.0, n_iter_no_change=1).fit(x, x[:, 0] > 0)
+    skops.dump(model, tmp_path / "m.skops")
+    unknown = skops.get_untrusted_types(file=tmp_path / "m.skops")
+    for trusted in (unknown, True):
+        loaded = cr.load_classifier(tmp_path / "m.skops", trusted=trusted, classes=["no", "yes"])
+        assert loaded.classifier.classes == ("no", "yes")
+        losses = loaded.classifier.losses(torch.from_numpy(x)).detach()
+        np.testing.assert_allclose((-losses).exp().numpy(), model.predict_proba(x), atol=1e-12)
+
+
+def test_a_missing_library_is_named(tmp_path, monkeypatch):
+    (tmp_path / "m.skops").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    with pytest.raises(cr.MissingExtraError, match=r"credibly\[sklearn\]"):
+        cr.load_classifier(tmp_path / "m.skops")

@@ -53,7 +53,7 @@ class _Table(Source):
         drop: Sequence[str],
         limit: int | None,
     ) -> None:
-        self.path, self.id_column = path, id_column
+        self.path, self.id_column, self._most = path, id_column, limit
         names = self._reading(self._names)
         self.columns = _features(path, names, columns, id_column, drop)
         self.shape = (len(self.columns),)
@@ -163,11 +163,13 @@ class CsvTable(_Table):
         )
 
     def _count(self) -> int:
-        """Parse every number once, so that a bad one is found before any work is done."""
+        """Parse every number once, up to the limit: a bad one is found before any work is done."""
         rows = 0
         for batch in self._batches(0)[1]:
             _numbers(self.path, batch, self.columns, rows)
             rows += batch.num_rows
+            if self._most is not None and rows >= self._most:
+                break
         return rows
 
     def _batches(self, start: int) -> tuple[int, Iterator[Any]]:  # noqa: ARG002
