@@ -20,8 +20,8 @@ _PICKLES = (".pkl", ".pickle", ".joblib")
 _REMEDIES = {
     ".safetensors": "weights alone do not say what to compute. Name the network as "
     "package.module:factory and pass this file as its weights (--weights)",
-    ".onnx": "ONNX graphs are not read: no converter back to torch works beside this torch without "
-    "torchvision. Export the network with torch.export to a .pt2 file, or pass "
+    ".onnx": "ONNX graphs are not read (the usual converter, onnx2torch, needs torchvision, which "
+    "credibly does without). Export the network with torch.export to a .pt2 file, or pass "
     "package.module:factory",
     **dict.fromkeys(
         (".pt", ".pth", ".ckpt", ".bin"),
