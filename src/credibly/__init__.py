@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from credibly.model.parameters import vary_parameters
     from credibly.model.space import Space
+    from credibly.model.sklearn.twin import from_sklearn
     from credibly.problem.bayes import log_joint
     from credibly.problem.fit_risk import FitRiskProblem
     from credibly.problem.weights import auto_gamma, prior_weights
@@ -116,6 +117,7 @@ _HOME = {
     "credibility": "profile.credibility",
     "credibility_path": "profile.path",
     "load_classifier": "model.files",
+    "from_sklearn": "model.sklearn.twin",
     "log_joint": "problem.bayes",
     "open_source": "data.sources",
     "prior_weights": "problem.weights",
@@ -172,6 +174,7 @@ __all__ = [
     "credibility",
     "credibility_path",
     "load_classifier",
+    "from_sklearn",
     "log_joint",
     "open_source",
     "prior_weights",

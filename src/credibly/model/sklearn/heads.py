@@ -1,0 +1,105 @@
+"""The last step of a twin: outputs for the profile, and the values scikit-learn itself gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from credibly.errors import ModelError
+
+Link = Literal["softmax", "one_versus_rest"]
+
+
+class Head(nn.Module):
+    """A classifier (n, d) -> outputs (n, m), m = 1 for two classes.
+
+    Attributes:
+        loss: name of the loss that fits the outputs.
+        source: what it is the twin of, for messages.
+    """
+
+    def __init__(self, source: str, loss: str) -> None:
+        super().__init__()
+        self.source, self.loss = source, loss
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs of which the profile is made."""
+        raise NotImplementedError
+
+    def decision_function(self, x: Tensor) -> Tensor:  # noqa: ARG002
+        """What `decision_function` of the model gives, as (n, m)."""
+        raise self._lacks("decision_function")
+
+    def predict_proba(self, x: Tensor) -> Tensor:  # noqa: ARG002
+        """What `predict_proba` of the model gives (n, K)."""
+        raise self._lacks("predict_proba")
+
+    def _lacks(self, method: str) -> ModelError:
+        return ModelError(
+            f"{self.source}: its twin has no {method}, as the model has none or one with jumps",
+            remedy="Use the outputs: Classifier.logits(x).",
+        )
+
+
+class ScoreHead(Head):
+    """Outputs that are the decision function itself; probabilities by a link, if there is one."""
+
+    def __init__(self, source: str, loss: str, scores: nn.Module, link: Link | None) -> None:
+        super().__init__(source, loss)
+        self.scores, self.link = scores, link
+
+    def forward(self, x: Tensor) -> Tensor:
+        values: Tensor = self.scores(x)
+        return values
+
+    def decision_function(self, x: Tensor) -> Tensor:
+        return self.forward(x)
+
+    def predict_proba(self, x: Tensor) -> Tensor:
+        if self.link is None:
+            raise self._lacks("predict_proba")
+        return link_probabilities(self.forward(x), self.link)
+
+
+class UnscoredHead(ScoreHead):
+    """The same for models that have probabilities but no decision function."""
+
+    def decision_function(self, x: Tensor) -> Tensor:  # noqa: ARG002
+        raise self._lacks("decision_function")
+
+
+class Chain(Head):
+    """Transforms, then a head."""
+
+    def __init__(self, transforms: Sequence[nn.Module], head: Head) -> None:
+        super().__init__(head.source, head.loss)
+        self.transforms, self.head = nn.Sequential(*transforms), head
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.transforms(x))
+        return outputs
+
+    def decision_function(self, x: Tensor) -> Tensor:
+        return self.head.decision_function(self.transforms(x))
+
+    def predict_proba(self, x: Tensor) -> Tensor:
+        return self.head.predict_proba(self.transforms(x))
+
+
+def link_probabilities(scores: Tensor, link: Link) -> Tensor:
+    """Probabilities (n, K) of scores (n, K), or (n, 1) for two classes."""
+    if scores.shape[1] == 1:
+        return torch.sigmoid(torch.cat([-scores, scores], dim=1))
+    if link == "softmax":
+        return functional.softmax(scores, dim=1)
+    return functional.normalize(torch.sigmoid(scores), p=1, dim=1, eps=0.0)
+
+
+def safe_log(probabilities: Tensor, least: float | None = None) -> Tensor:
+    """The logarithm, cut off where a probability is rounded to zero."""
+    tiny = torch.finfo(probabilities.dtype).tiny if least is None else least
+    return probabilities.clamp(min=tiny).log()

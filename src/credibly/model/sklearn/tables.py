@@ -1,0 +1,81 @@
+"""What people pass as X: arrays, lists and tables, with the names their columns had at fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from credibly.errors import InvalidArgumentError
+
+
+def as_matrix(
+    x: Any, *, features: int, names: tuple[str, ...] | None, dtype: torch.dtype
+) -> Tensor:
+    """A tensor (n, features); every other thing is an error that says what to do."""
+    if hasattr(x, "toarray") and not isinstance(x, np.ndarray):
+        raise _wrong("a dense matrix", "a sparse matrix", "Convert it: X.toarray().")
+    _check_names(x, names)
+    if isinstance(x, Tensor):
+        values = x.detach().to(dtype)
+    else:
+        values = torch.as_tensor(_numbers(x)).to(dtype)
+    if values.dim() != 2:
+        raise _wrong(
+            "a table (n, features)",
+            f"shape {tuple(values.shape)}",
+            "For one sample pass X.reshape(1, -1).",
+        )
+    if values.shape[1] != features:
+        raise _wrong(
+            f"{features} features, as at fit",
+            f"X has {values.shape[1]} features",
+            "Pass the columns that the model was fitted on.",
+        )
+    if not bool(torch.isfinite(values).all()):
+        raise _wrong(
+            "numbers without gaps",
+            "NaN or infinity",
+            "Fill the gaps first: a missing value cannot be moved.",
+        )
+    return values
+
+
+def _numbers(x: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    array = np.asarray(x)
+    if array.dtype.kind == "c":
+        raise _wrong("real numbers", "Complex data not supported", "Pass real features.")
+    try:
+        return np.array(array, dtype=np.float64)  # a copy: tables may be read-only
+    except (TypeError, ValueError) as error:
+        raise _wrong(
+            "numbers",
+            f"values of type {array.dtype} such as {array.reshape(-1)[0]!r}",
+            "Encode categories and text as numbers before the model is fitted.",
+        ) from error
+
+
+def _check_names(x: Any, names: tuple[str, ...] | None) -> None:
+    columns = getattr(x, "columns", None)
+    if names is None or columns is None:
+        return
+    found = tuple(str(column) for column in columns)
+    if found == names:
+        return
+    if set(found) == set(names):
+        came = f"the same columns in another order: {', '.join(found[:5])}, ..."
+    else:
+        missing = [name for name in names if name not in found][:5]
+        extra = [name for name in found if name not in names][:5]
+        came = f"missing {missing}, unknown {extra}"
+    raise _wrong(
+        f"the columns of the fit, in their order: {', '.join(names[:5])}, ...",
+        came,
+        "Pass X[list(model.feature_names_in_)].",
+    )
+
+
+def _wrong(expected: str, came: str, remedy: str) -> InvalidArgumentError:
+    return InvalidArgumentError("X", expected=expected, came=came, remedy=remedy)
