@@ -12,6 +12,7 @@ import credibly as cr
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "credibly"
 ORDER = ["model", "problem", "solve", "profile", "decide", "data", "batch", "report", "cli"]
+ORDER = ["model", "problem", "solve", "profile", "decide", "estimator", "data", "report", "cli"]
 COMMON = {"types", "errors", "version"}
 
 
@@ -56,7 +57,7 @@ def test_nothing_unpickles_or_evaluates():
 def test_importing_the_package_loads_nothing_heavy():
     code = (
         "import sys, credibly; "
-        "heavy = {'torch', 'numpy', 'matplotlib', 'pandas', 'rich', 'typer', 'jinja2'}; "
+        "heavy = {'torch', 'numpy', 'matplotlib', 'pandas', 'rich', 'sklearn', 'typer', 'jinja2'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run(  # noqa: S603
@@ -69,7 +70,7 @@ def test_using_the_package_does_not_load_the_extras():
     code = (
         "import sys, torch, credibly as cr; "
         "p = cr.credibility(cr.Classifier(lambda x: x), torch.randn(2, 3), gamma=1.0); "
-        "heavy = {'matplotlib', 'pandas', 'rich', 'typer', 'jinja2', 'pyarrow'}; "
+        "heavy = {'matplotlib', 'pandas', 'rich', 'sklearn', 'typer', 'jinja2', 'pyarrow'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run(  # noqa: S603

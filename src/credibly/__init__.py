@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         OutputError,
     )
     from credibly.model.bound import Bound, bind
+    from credibly.estimator.credibility_classifier import CredibilityClassifier
     from credibly.model.classifier import Classifier
     from credibly.model.files import LoadedClassifier, load_classifier
     from credibly.model.losses import (
@@ -82,6 +83,7 @@ _HOME = {
     "ClassicalArrowHurwicz": "solve.constrained",
     "ConstrainedMethod": "solve.constrained",
     "ConstrainedSolution": "profile.constrained",
+    "CredibilityClassifier": "estimator.credibility_classifier",
     "CredibilityPath": "profile.path",
     "CrediblyError": "errors",
     "CrediblyWarning": "errors",
@@ -139,6 +141,7 @@ __all__ = [
     "Classifier",
     "ConstrainedMethod",
     "ConstrainedSolution",
+    "CredibilityClassifier",
     "CredibilityPath",
     "CrediblyError",
     "CrediblyWarning",

@@ -134,12 +134,11 @@ def _side_by_side(model: Any, context: Context) -> nn.Module:
     for name, transform, columns in listed:
         if isinstance(transform, str) and transform == "drop":
             continue
+        chosen = None if columns is None else _positions(model, columns)
+        if chosen is not None and len(chosen) == 0:
+            continue  # scikit-learn leaves the transform of no columns unfitted
         part = build_transform(transform, context.inside(name))
-        if columns is not None:
-            chosen = _positions(model, columns)
-            if len(chosen) == 0:
-                continue
-            part = nn.Sequential(Select(chosen), part)
+        part = part if chosen is None else nn.Sequential(Select(chosen), part)
         parts.append(part)
         factors.append(float(weights.get(name, 1.0)))
     if not parts:

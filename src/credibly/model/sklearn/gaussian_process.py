@@ -44,9 +44,9 @@ class LatentProcess(nn.Module):
         gram = self.covariance(x)
         mean = gram @ self.weights
         variance = self.covariance.diagonal(x) - (gram @ self.whitening).square().sum(1)
-        alpha = 1 / (2 * variance[:, None])
-        inner = self.lambdas * mean[:, None] * (alpha / (alpha + self.lambdas.square())).sqrt()
-        # sqrt(pi / alpha) / (2 sqrt(2 pi variance)) is one half
+        # scikit-learn's alpha = 1 / (2 variance), written so that no variance divides
+        inner = self.lambdas * mean[:, None]
+        inner = inner / (1 + 2 * variance[:, None] * self.lambdas.square()).sqrt()
         halves: Tensor = (inner.erf() + 1) * self.coefficients / 2
         return halves.sum(1)
 

@@ -100,4 +100,11 @@ def spline_transformer(model: Any, context: Context) -> nn.Module:
             "extrapolation='error' has no value beyond the knots, where an input may move",
             remedy="Fit it with extrapolation='linear', 'constant', 'continue' or 'periodic'.",
         )
+    if model.degree == 1 and model.extrapolation == "linear" and len(model.bsplines_) > 1:
+        raise context.refusal(
+            model,
+            "with degree=1 and extrapolation='linear' scikit-learn takes other ends for every "
+            "feature after the first, and jumps there",
+            remedy="Fit it with extrapolation='continue', which is what is meant, or degree=3.",
+        )
     return Splines(model, context)

@@ -99,6 +99,9 @@ def support_vectors(model: Any, context: Context) -> Head:
     else:
         points = model.support_vectors_
     kernel = build_kernel(model, context, model.kernel, points, settings)
+    weights = context.tensor(_pair_weights(model))
+    if model.kernel == "linear":  # the support vectors add up to one normal a pair
+        kernel, weights = nn.Identity(), context.tensor(points).T @ weights
     slopes, offsets = np.ravel(model._probA), np.ravel(model._probB)  # noqa: SLF001
     platt = context.tensor(np.stack([slopes, offsets])) if len(slopes) else None
     probabilities = context.svc_outputs == "probabilities"
@@ -107,7 +110,7 @@ def support_vectors(model: Any, context: Context) -> Head:
     return SupportVectorHead(
         context.name(model),
         kernel,
-        context.tensor(_pair_weights(model)),
+        weights,
         context.tensor(model.intercept_),
         platt,
         one_versus_one=model.decision_function_shape == "ovo",

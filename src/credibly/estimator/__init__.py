@@ -1,0 +1,1 @@
+"""A scikit-learn estimator whose predictions come with credibility profiles."""
