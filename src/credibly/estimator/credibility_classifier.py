@@ -77,7 +77,7 @@ class CredibilityClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         gamma: float | Literal["auto"] = "auto",
         solver: Solver | None = None,
         loss: str | Loss | None = None,
-        svc_outputs: SvcOutputs = "decisions",
+        svc_outputs: SvcOutputs = "soft_minimum",
         bounds: Bounds | None = None,
         chunk_size: int = 128,
         prefit: bool = False,

@@ -61,7 +61,7 @@ def unseen(name, count=40):
     return X + np.random.default_rng(0).normal(size=X.shape) * np.linspace(0, 3, len(X))[:, None]
 
 
-def assert_twins(model, name, *, svc_outputs="decisions"):
+def assert_twins(model, name, *, svc_outputs="soft_minimum"):
     X = unseen(name)
     clf = cr.from_sklearn(model, svc_outputs=svc_outputs)
     x = torch.from_numpy(X)
@@ -185,17 +185,33 @@ def test_nu_support_vector_machines(name):
 
 
 @pytest.mark.parametrize("name", ["iris", "digits"])
-def test_the_outputs_of_several_classes_are_mean_decisions(name):
+def test_the_outputs_of_several_classes_are_means_or_soft_minima(name):
     model = fitted(SVC(decision_function_shape="ovo"), name)
     X, classes = unseen(name), len(model.classes_)
-    expected, pairs = np.zeros((len(X), classes)), model.decision_function(X).T
-    for i in range(classes):
-        for j in range(i + 1, classes):
-            decision, *pairs = pairs
-            expected[:, i] += decision / (classes - 1)
-            expected[:, j] -= decision / (classes - 1)
+    against = {k: [] for k in range(classes)}
+    pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
+    for (i, j), decision in zip(pairs, model.decision_function(X).T, strict=True):
+        against[i].append(decision)
+        against[j].append(-decision)
+    each = np.stack([np.stack(against[k], 1) for k in range(classes)], 1)
+    found = cr.from_sklearn(model, svc_outputs="mean").logits(torch.from_numpy(X)).numpy()
+    np.testing.assert_allclose(found, each.mean(2), atol=1e-9)
     found = cr.from_sklearn(model).logits(torch.from_numpy(X)).numpy()
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(found, -np.log(np.exp(-10 * each).mean(2)) / 10, atol=1e-9)
+
+
+def test_the_soft_minimum_follows_the_vote_better_than_the_mean():
+    X, y = datasets.load_digits(return_X_y=True)
+    model = SVC().fit(X[:600], y[:600])
+    voted, x = model.predict(X[600:]), torch.from_numpy(X[600:])
+    share = {
+        outputs: (
+            cr.from_sklearn(model, svc_outputs=outputs).logits(x).argmax(1).numpy() == voted
+        ).mean()
+        for outputs in ("soft_minimum", "mean")
+    }
+    assert share["soft_minimum"] > 0.995
+    assert share["mean"] < share["soft_minimum"]
 
 
 @pytest.mark.parametrize("name", ["two", "iris", "digits"])

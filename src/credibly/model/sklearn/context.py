@@ -11,7 +11,7 @@ from torch import Tensor
 
 from credibly.errors import MissingExtraError, ModelError
 
-SvcOutputs = Literal["decisions", "probabilities"]
+SvcOutputs = Literal["soft_minimum", "mean", "probabilities"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Context:
     """Where in a pipeline we are, and in which precision numbers are kept."""
 
     dtype: torch.dtype
-    svc_outputs: SvcOutputs = "decisions"
+    svc_outputs: SvcOutputs = "soft_minimum"
     path: tuple[str, ...] = ()
 
     def inside(self, step: str) -> Context:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from credibly.model.sklearn.context import Context
 from credibly.model.sklearn.covariances import Covariance, build_covariance
 from credibly.model.sklearn.heads import Head, safe_log
+from credibly.model.sklearn.kernels import shuffled
 
 # Williams and Barber's sum of five error functions in place of the logistic function
 _LAMBDAS = (0.41, 0.4, 0.37, 0.44, 0.39)
@@ -30,11 +31,12 @@ class LatentProcess(nn.Module):
 
     def __init__(self, model: Any, context: Context) -> None:
         super().__init__()
-        points = context.tensor(model.X_train_)
+        order = shuffled(len(model.X_train_))
+        points = context.tensor(np.asarray(model.X_train_)[order])
         self.covariance: Covariance = build_covariance(model.kernel_, points, context)
         # L is a factor of I + W^1/2 K W^1/2, whose eigenvalues are at least 1: inverting is safe
-        whitening = np.linalg.solve(model.L_, np.diag(model.W_sr_))
-        self.register_buffer("weights", context.tensor(model.y_train_ - model.pi_))
+        whitening = np.linalg.solve(model.L_, np.diag(model.W_sr_))[:, order]
+        self.register_buffer("weights", context.tensor((model.y_train_ - model.pi_)[order]))
         self.register_buffer("whitening", context.tensor(whitening).T.contiguous())
         self.register_buffer("lambdas", context.tensor(_LAMBDAS))
         self.register_buffer("coefficients", context.tensor(_COEFFICIENTS))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from credibly.model.sklearn.context import Context
 from credibly.model.sklearn.heads import Head, ScoreHead, UnscoredHead
-from credibly.model.sklearn.kernels import build_kernel
+from credibly.model.sklearn.kernels import build_kernel, shuffled
 from credibly.model.sklearn.linear import Affine
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -53,8 +53,9 @@ class KernelExpansion(nn.Module):
 def kernel_ridge(model: Any, context: Context) -> Head:
     """Scores of targets +1 for the class and 0 or -1 for the others."""
     settings = {"gamma": model.gamma, "coef0": model.coef0, "degree": model.degree}
-    kernel = build_kernel(model, context, model.kernel, model.X_fit_, settings)
-    weights = context.tensor(model.dual_coef_)
+    order = shuffled(len(model.dual_coef_))
+    kernel = build_kernel(model, context, model.kernel, model.X_fit_[order], settings)
+    weights = context.tensor(model.dual_coef_[order])
     weights = weights[:, None] if weights.dim() == 1 else weights
     expansion = KernelExpansion(kernel, weights)
     return ScoreHead(context.name(model), "one_versus_rest_hinge", expansion, None)

@@ -1,4 +1,4 @@
-"""SVC and NuSVC. Several classes are decided in pairs; votes have no gradient, sums have."""
+"""SVC and NuSVC. Several classes are decided in pairs, whose votes have no gradient."""
 
 from __future__ import annotations
 
@@ -9,23 +9,28 @@ import torch
 from torch import Tensor, nn
 
 from credibly.errors import ModelError
-from credibly.model.sklearn.context import Context
+from credibly.model.sklearn.context import Context, SvcOutputs
 from credibly.model.sklearn.coupling import coupled, libsvm_coupled, pairwise
 from credibly.model.sklearn.heads import Head, safe_log
-from credibly.model.sklearn.kernels import build_kernel, pair_signs
+from credibly.model.sklearn.kernels import build_kernel, mixed_order, pair_signs
+
+SHARPNESS = 10.0
+"""Of the soft minimum: decisions that differ by more than 1 / 10 count as different."""
 
 
 class SupportVectorHead(Head):
     """Kernel, then weights of the support vectors.
 
-    For K > 2 classes the output z_k is the mean of class k's K - 1 one-versus-one decisions: at a
-    margin of one against every other class it is one, as a hinge loss expects. The mean is linear
-    in the kernel values, so that one product (n, s) @ (s, K) gives it.
+    For K > 2 classes the output z_k is a soft minimum of class k's K - 1 one-versus-one decisions.
+    The class that beats all others, where there is one, wins the vote and has the only positive
+    minimum; and z_k = 1 is a margin of one against every other class, as a hinge loss expects.
+    The mean of the decisions is cheaper and smoother, but follows the vote less well.
     """
 
     pair_weights: Tensor  # (s, P), P = K (K - 1) / 2
     pair_bias: Tensor
     signs: Tensor  # (P, K)
+    opponents: Tensor  # (K, K - 1): columns of [decisions, -decisions]
     class_weights: Tensor  # (s, K), or (s, 1) for two classes
     class_bias: Tensor
     platt: Tensor | None  # (2, P): slopes and offsets in libsvm's sign
@@ -39,11 +44,12 @@ class SupportVectorHead(Head):
         platt: Tensor | None,
         *,
         one_versus_one: bool,
-        probabilities: bool,
+        outputs: SvcOutputs,
     ) -> None:
+        probabilities = outputs == "probabilities"
         super().__init__(source, "cross_entropy" if probabilities else "one_versus_rest_hinge")
-        self.kernel = kernel
-        self.one_versus_one_shape, self.probabilities = one_versus_one, probabilities
+        self.kernel, self.outputs = kernel, outputs
+        self.one_versus_one_shape = one_versus_one
         pairs = pair_weights.shape[1]
         self.classes = round((1 + (1 + 8 * pairs) ** 0.5) / 2)
         signs = torch.as_tensor(pair_signs(self.classes), dtype=pair_weights.dtype)
@@ -53,6 +59,10 @@ class SupportVectorHead(Head):
             "pair_weights": pair_weights,
             "pair_bias": pair_bias,
             "signs": signs,
+            "opponents": torch.cat([signs, -signs])
+            .T.eq(1)
+            .nonzero()[:, 1]
+            .reshape(len(signs.T), -1),
             "class_weights": pair_weights @ mean,
             "class_bias": pair_bias @ mean,
             "platt": platt,
@@ -60,12 +70,17 @@ class SupportVectorHead(Head):
             self.register_buffer(name, value)
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.probabilities:
+        if self.outputs == "probabilities":
+            logits = self._platt_logits(x)
+            if self.classes == 2:
+                return -logits
+            return safe_log(coupled(pairwise(logits, self.classes)))
+        if self.classes == 2 or self.outputs == "mean":
             return torch.addmm(self.class_bias, self.kernel(x), self.class_weights)
-        logits = self._platt_logits(x)
-        if self.classes == 2:
-            return -logits
-        return safe_log(coupled(pairwise(logits, self.classes)))
+        decisions = self.one_versus_one(x)
+        against = torch.cat([decisions, -decisions], dim=1)[:, self.opponents]  # (n, K, K - 1)
+        total: Tensor = torch.logsumexp(-SHARPNESS * against, dim=2) - np.log(self.classes - 1)
+        return -total / SHARPNESS
 
     def one_versus_one(self, x: Tensor) -> Tensor:
         """The raw decisions (n, P), positive for the first class of a pair; (n, 1) for two."""
@@ -93,19 +108,19 @@ class SupportVectorHead(Head):
 
 def support_vectors(model: Any, context: Context) -> Head:
     """The twin of a fitted SVC or NuSVC."""
+    order = mixed_order(model.n_support_)
     settings = {"gamma": model._gamma, "coef0": model.coef0, "degree": model.degree}  # noqa: SLF001
     if model.kernel == "precomputed" or callable(model.kernel):
         points: Any = np.zeros((1, 1))  # refused below
     else:
-        points = model.support_vectors_
+        points = model.support_vectors_[order]
     kernel = build_kernel(model, context, model.kernel, points, settings)
-    weights = context.tensor(_pair_weights(model))
+    weights = context.tensor(_pair_weights(model)[order])
     if model.kernel == "linear":  # the support vectors add up to one normal a pair
         kernel, weights = nn.Identity(), context.tensor(points).T @ weights
     slopes, offsets = np.ravel(model._probA), np.ravel(model._probB)  # noqa: SLF001
     platt = context.tensor(np.stack([slopes, offsets])) if len(slopes) else None
-    probabilities = context.svc_outputs == "probabilities"
-    if probabilities and platt is None:
+    if context.svc_outputs == "probabilities" and platt is None:
         raise no_probabilities(context.name(model))
     return SupportVectorHead(
         context.name(model),
@@ -114,7 +129,7 @@ def support_vectors(model: Any, context: Context) -> Head:
         context.tensor(model.intercept_),
         platt,
         one_versus_one=model.decision_function_shape == "ovo",
-        probabilities=probabilities,
+        outputs=context.svc_outputs,
     )
 
 

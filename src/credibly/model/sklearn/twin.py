@@ -70,7 +70,7 @@ def from_sklearn(
     *,
     loss: str | Loss | None = None,
     dtype: torch.dtype = torch.float64,
-    svc_outputs: SvcOutputs = "decisions",
+    svc_outputs: SvcOutputs = "soft_minimum",
 ) -> Classifier:
     """Turn a fitted scikit-learn classifier or pipeline into a differentiable `Classifier`.
 
@@ -83,8 +83,9 @@ def from_sklearn(
         loss: by default the one that fits the model: cross-entropy for models of probabilities,
             one-versus-rest logistic or hinge losses for those of separate scores.
         dtype: precision of the twin; inputs must have the same.
-        svc_outputs: for SVC and NuSVC, 'decisions' (for several classes, the mean of a class's
-            one-versus-one decisions) or 'probabilities' (needs a model fitted with them).
+        svc_outputs: what SVC and NuSVC give for several classes: 'soft_minimum' or 'mean' of a
+            class's one-versus-one decisions. 'probabilities', for two classes, too, need a model
+            that was fitted with them.
 
     Returns:
         A `Classifier`; its `net` is a `Twin`, whose `as_tensor` takes tables and checks them.
@@ -114,9 +115,9 @@ def _check_settings(dtype: object, svc_outputs: object) -> None:
     if svc_outputs not in get_args(SvcOutputs):
         raise InvalidArgumentError(
             "svc_outputs",
-            expected="'decisions' or 'probabilities'",
+            expected="'soft_minimum', 'mean' or 'probabilities'",
             came=repr(svc_outputs),
-            remedy="Leave it out for decisions; docs/scikit-learn.md explains both.",
+            remedy="Leave it out for the first; docs/scikit-learn.md explains them.",
         )
 
 
