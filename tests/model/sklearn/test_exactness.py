@@ -6,6 +6,8 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn import datasets
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
@@ -179,6 +181,45 @@ def test_support_vector_machines(settings, name, shape):
     assert_slopes(slopes, model.decision_function, unseen(name, 6))
 
 
+@given(
+    kernel=st.sampled_from(["rbf", "poly", "sigmoid", "linear"]),
+    classes=st.integers(2, 4),
+    cost=st.floats(0.01, 100),
+    gamma=st.one_of(st.sampled_from(["scale", "auto"]), st.floats(0.01, 3)),
+    degree=st.integers(0, 4),
+    coef0=st.floats(-1, 2),
+    shape=st.sampled_from(["ovr", "ovo"]),
+    scale=st.sampled_from([1e-3, 1.0, 1e3]),
+)
+def test_support_vector_machines_of_random_settings(
+    *, kernel, classes, cost, gamma, degree, coef0, shape, scale
+):
+    X, y = datasets.make_classification(
+        60, 5, n_informative=4, n_redundant=0, n_classes=classes, n_clusters_per_class=1,
+        random_state=classes,
+    )  # fmt: skip
+    gamma = gamma if isinstance(gamma, str) else gamma / scale**2
+    model = SVC(
+        C=cost, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0,
+        decision_function_shape=shape, max_iter=2000,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(scale * X, y)
+    points = scale * (X[:15] + np.random.default_rng(0).normal(size=(15, 5)))
+    model.decision_function_shape = "ovo"
+    expected = model.decision_function(points)
+    clf = cr.from_sklearn(model)
+    found = clf.net.head.one_versus_one(torch.from_numpy(points)).numpy()
+    atol = TOLERANCE * max(1.0, np.abs(expected).max())
+    np.testing.assert_allclose(found.reshape(expected.shape), expected, atol=atol)
+    clear = np.abs(expected.reshape(15, -1)).min(1) > atol  # where no vote hangs on rounding
+    model.decision_function_shape = shape
+    voted = model.decision_function(points)
+    own = cr.from_sklearn(model).net.decision_function(torch.from_numpy(points)).numpy()
+    np.testing.assert_allclose(own[clear], voted[clear], atol=atol)
+
+
 @pytest.mark.parametrize("name", ["two", "wine"])
 def test_nu_support_vector_machines(name):
     assert_twins(fitted(NuSVC(nu=0.2, gamma=0.1), name), name)
@@ -334,6 +375,16 @@ def test_single_precision_is_offered():
     torch.testing.assert_close(
         clf.logits(x.float()).double(), cr.from_sklearn(model).logits(x), atol=1e-4, rtol=1e-4
     )
+
+
+def test_a_deprecated_model_that_is_still_there():
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    if not hasattr(linear_model, "PassiveAggressiveClassifier"):
+        pytest.skip("gone")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = linear_model.PassiveAggressiveClassifier(random_state=0)
+        assert_twins(fitted(model, "iris"), "iris")
 
 
 def test_a_twin_learns_nothing_and_keeps_its_own_numbers():

@@ -18,6 +18,7 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process import kernels as gp
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.naive_bayes import BernoulliNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -125,6 +126,12 @@ def test_several_labels_a_sample_are_refused(model):
 def test_unfitted_models_are_refused(model):
     with pytest.raises(cr.ModelError, match=r"not fitted|no twin"):
         cr.from_sklearn(model)
+
+
+def test_a_search_without_a_model_is_refused():
+    search = GridSearchCV(SVC(), {"C": [1.0, 2.0]}, cv=2, refit=False).fit(X, Y)
+    with pytest.raises(cr.ModelError, match="refit=True"):
+        cr.from_sklearn(search)
 
 
 def test_an_unfitted_step_is_named():

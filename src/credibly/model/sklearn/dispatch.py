@@ -167,6 +167,12 @@ def _positions(model: Any, columns: Any) -> Any:
 
 def _no_twin(estimator: Any, context: Context) -> Exception:
     kind = type(estimator).__name__
+    if kind_of(estimator) in _INSIDE:
+        return context.refusal(
+            estimator,
+            "it holds no fitted model",
+            remedy="Call fit(X, y) first; a search must have refit=True.",
+        )
     if any(word in kind for word in _FLAT):
         why = "it is piecewise constant: no gradient says where to move an input"
     elif not kind_of(estimator):
