@@ -367,6 +367,16 @@ def test_features_far_from_the_origin_keep_their_digits():
     np.testing.assert_allclose(found, expected, atol=TOLERANCE)
 
 
+def test_scores_of_any_size_have_probabilities():
+    X, y = data("iris")
+    model = SGDClassifier(loss="log_loss", random_state=0).fit(X, y)
+    clf = cr.from_sklearn(model)
+    x = torch.from_numpy(40.0 * unseen("iris"))
+    assert float(clf.logits(x).abs().max()) > 710  # exp overflows
+    found = clf.net.predict_proba(x)
+    torch.testing.assert_close(found.sum(1), torch.ones(len(x), dtype=torch.float64))
+
+
 def test_single_precision_is_offered():
     model = fitted(SVC(), "iris")
     clf = cr.from_sklearn(model, dtype=torch.float32)

@@ -118,6 +118,18 @@ def test_splines_within_and_beyond_their_knots(extrapolation, degree, knots, inc
     assert_same_transform(model, edges)
 
 
+@pytest.mark.parametrize("extrapolation", ["constant", "linear", "continue", "periodic"])
+@pytest.mark.parametrize("knots", ["uniform", "quantile"])
+def test_splines_with_knots_that_coincide(extrapolation, knots):
+    counts = np.repeat([0.0, 0.0, 0.0, 1.0, 2.0, 2.0, 5.0], 10)
+    data = np.column_stack([counts, counts[::-1] ** 2, RNG.normal(size=70), np.full(70, 3.0)])
+    model = SplineTransformer(5, 3, knots=knots, extrapolation=extrapolation).fit(data)
+    points = np.concatenate([data[::7], data[::7] + RNG.normal(size=(10, 4))])
+    if extrapolation == "continue":  # between equal knots SciPy has nothing to go on from
+        points = points[:10]
+    assert_same_transform(model, points)
+
+
 @given(
     st.integers(1, 4),
     st.booleans(),

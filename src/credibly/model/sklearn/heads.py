@@ -96,7 +96,7 @@ def link_probabilities(scores: Tensor, link: Link) -> Tensor:
         return torch.sigmoid(torch.cat([-scores, scores], dim=1))
     if link == "softmax":
         return functional.softmax(scores, dim=1)
-    return functional.normalize(torch.sigmoid(scores), p=1, dim=1, eps=0.0)
+    return functional.softmax(functional.logsigmoid(scores), dim=1)  # sigmoids, normalised
 
 
 def safe_log(probabilities: Tensor, least: float | None = None) -> Tensor:

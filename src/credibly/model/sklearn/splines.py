@@ -20,7 +20,8 @@ class Splines(nn.Module):
 
     knots: Tensor  # (d, t)
     mixing: Tensor  # (basis functions, columns): folds periodic splines, drops the last one
-    slopes: Tensor  # (2, d, columns): at both ends, for linear extrapolation
+    values: Tensor  # (2, d, columns): at both ends, for constant and linear extrapolation
+    slopes: Tensor  # likewise
     low: Tensor
     high: Tensor
 
@@ -31,30 +32,29 @@ class Splines(nn.Module):
         knots = np.stack([spline.t for spline in splines])
         low, high = knots[:, self.degree], knots[:, -self.degree - 1]
         kept = splines[0].c.shape[1] - (0 if model.include_bias else 1)
-        ends = [
-            [s(edge, nu=1) for s, edge in zip(splines, side, strict=True)] for side in (low, high)
-        ]
+        linear = float(self.extrapolation == "linear")
         for name, value in {
             "knots": knots,
             "mixing": splines[0].c[:, :kept],
-            "slopes": np.array(ends)[:, :, :kept],
+            "values": _ends(model, (low, high), 0)[:, :, :kept],
+            "slopes": linear * _ends(model, (low, high), 1)[:, :, :kept],
             "low": low,
             "high": high,
         }.items():
             self.register_buffer(name, context.tensor(value))
 
     def forward(self, x: Tensor) -> Tensor:
-        inside = x
+        if self.extrapolation == "continue":
+            return (self._basis(x) @ self.mixing).flatten(1)
         if self.extrapolation == "periodic":
-            inside = self.low + torch.remainder(x - self.low, self.high - self.low)
-        elif self.extrapolation in ("constant", "linear"):
-            inside = torch.minimum(torch.maximum(x, self.low), self.high)
-        values = self._basis(inside) @ self.mixing
-        if self.extrapolation == "linear":
-            below, above = (x - self.low).clamp(max=0), (x - self.high).clamp(min=0)
-            values = (
-                values + below[:, :, None] * self.slopes[0] + above[:, :, None] * self.slopes[1]
-            )
+            period = self.high - self.low
+            inside = self.low + torch.remainder(x - self.low, torch.where(period > 0, period, 1.0))
+            inside = torch.where(period > 0, inside, 0.0)  # as scikit-learn does
+            return (self._basis(inside) @ self.mixing).flatten(1)
+        values = self._basis(torch.minimum(torch.maximum(x, self.low), self.high)) @ self.mixing
+        for side, edge, outside in ((0, self.low, x < self.low), (1, self.high, x > self.high)):
+            line = self.values[side] + (x - edge)[:, :, None] * self.slopes[side]
+            values = torch.where(outside[:, :, None], line, values)
         return values.flatten(1)
 
     def _basis(self, x: Tensor) -> Tensor:
@@ -72,6 +72,20 @@ class Splines(nn.Module):
         return empty.scatter(2, index, torch.stack(values, dim=2))
 
 
+def _ends(model: Any, edges: tuple[Any, Any], order: int) -> Any:
+    """Values or slopes (2, d, b) at both ends, of the splines that scikit-learn extrapolates."""
+    degree = int(model.bsplines_[0].k)
+    reach = max(degree, 2) if model.extrapolation == "linear" else degree
+    sides = [
+        [spline(edge, nu=order) for spline, edge in zip(model.bsplines_, side, strict=True)]
+        for side in edges
+    ]
+    ends = np.array(sides)
+    ends[0, :, reach:] = 0.0
+    ends[1, :, : ends.shape[2] - reach] = 0.0
+    return ends
+
+
 def _raised(
     values: list[Tensor], x: Tensor, rows: Tensor, piece: Tensor, order: int
 ) -> list[Tensor]:
@@ -80,7 +94,8 @@ def _raised(
     for r, value in enumerate(values):
         right = rows.gather(2, (piece + r + 1)[:, :, None]).squeeze(2)
         left = rows.gather(2, (piece + r + 1 - order)[:, :, None]).squeeze(2)
-        share = value / (right - left)
+        gap = right - left  # zero between equal knots, whose splines vanish
+        share = torch.where(gap > 0, value / torch.where(gap > 0, gap, 1.0), 0.0)
         raised[r] = raised[r] + (right - x) * share
         raised[r + 1] = raised[r + 1] + (x - left) * share
     return raised
