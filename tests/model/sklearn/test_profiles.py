@@ -69,6 +69,12 @@ def test_a_kernel_ridge_of_signs_gives_profiles_of_two_classes():
     assert bool(profile.usable.all())
 
 
+def test_a_twin_made_in_inference_mode_has_gradients():
+    with torch.inference_mode():
+        clf = cr.from_sklearn(SVC().fit(X, Y))
+    assert bool(cr.credibility(clf, X[:3], gamma=1.0).usable.all())
+
+
 def test_the_support_vectors_are_summed_in_an_order_that_cancels():
     features, labels = make_classification(400, 10, flip_y=0.2, random_state=0)
     weights = cr.from_sklearn(SVC().fit(features, labels)).net.head.pair_weights[:, 0]

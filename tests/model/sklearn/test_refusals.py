@@ -140,10 +140,15 @@ def test_an_unfitted_step_is_named():
         cr.from_sklearn(pipeline)
 
 
-@pytest.mark.parametrize("thing", [None, 3, "SVC", SVC, torch.nn.Linear(2, 2)])
+@pytest.mark.parametrize("thing", [None, 3, "SVC", torch.nn.Linear(2, 2)])
 def test_things_that_are_no_estimators(thing):
     with pytest.raises(cr.ModelError, match=r"estimator|scikit-learn"):
         cr.from_sklearn(thing)
+
+
+def test_a_class_is_not_a_model():
+    with pytest.raises(cr.ModelError, match="SVC: it is a class"):
+        cr.from_sklearn(SVC)
 
 
 def test_a_subclass_may_compute_anything():

@@ -95,13 +95,20 @@ def from_sklearn(
     """
     _check_settings(dtype, svc_outputs)
     context = Context(dtype, svc_outputs)
-    if isinstance(estimator, type) or not hasattr(estimator, "fit"):
+    if isinstance(estimator, type):
+        raise context.refusal(
+            estimator.__name__,
+            "it is a class, not a fitted model",
+            remedy=f"Make one and fit it: {estimator.__name__}(...).fit(X, y).",
+        )
+    if not hasattr(estimator, "fit"):
         require_fitted(estimator, context)
-    head = build_head(estimator, context).eval()
-    model = unwrapped(estimator)
-    twin = Twin(head, _feature_count(model), _feature_names(model), dtype).eval()
-    names = _class_names(model, twin)
-    return Classifier(twin, classes=names, loss=head.loss if loss is None else loss)
+    with torch.inference_mode(False):  # tensors made inside of it could take no gradient
+        head = build_head(estimator, context).eval()
+        model = unwrapped(estimator)
+        twin = Twin(head, _feature_count(model), _feature_names(model), dtype).eval()
+        names = _class_names(model, twin)
+        return Classifier(twin, classes=names, loss=head.loss if loss is None else loss)
 
 
 def _check_settings(dtype: object, svc_outputs: object) -> None:
