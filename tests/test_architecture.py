@@ -11,8 +11,10 @@ import credibly as cr
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "credibly"
-ORDER = ["model", "problem", "solve", "profile", "decide", "data", "batch", "report", "cli"]
-ORDER = ["model", "problem", "solve", "profile", "decide", "estimator", "data", "report", "cli"]
+ORDER = [
+    "model", "problem", "solve", "profile", "decide", "evaluate", "estimator", "data", "batch",
+    "report", "cli",
+]  # fmt: skip
 COMMON = {"types", "errors", "version"}
 
 

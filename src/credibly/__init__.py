@@ -26,8 +26,9 @@ if TYPE_CHECKING:
         ModelError,
         OutputError,
     )
-    from credibly.model.bound import Bound, bind
     from credibly.estimator.credibility_classifier import CredibilityClassifier
+    from credibly.evaluate.minimum_norm import minimum_norm_attacks
+    from credibly.model.bound import Bound, bind
     from credibly.model.classifier import Classifier
     from credibly.model.files import LoadedClassifier, load_classifier
     from credibly.model.losses import (
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
         OneVersusRestHinge,
     )
     from credibly.model.parameters import vary_parameters
-    from credibly.model.space import Space
     from credibly.model.sklearn.twin import from_sklearn
+    from credibly.model.space import Space
     from credibly.problem.bayes import log_joint
     from credibly.problem.fit_risk import FitRiskProblem
     from credibly.problem.weights import auto_gamma, prior_weights
@@ -121,6 +122,7 @@ _HOME = {
     "load_classifier": "model.files",
     "from_sklearn": "model.sklearn.twin",
     "log_joint": "problem.bayes",
+    "minimum_norm_attacks": "evaluate.minimum_norm",
     "open_source": "data.sources",
     "prior_weights": "problem.weights",
     "score": "batch.score",
@@ -165,8 +167,8 @@ __all__ = [
     "Profile",
     "ScoreReport",
     "Solver",
-    "Space",
     "Source",
+    "Space",
     "Status",
     "TradeOff",
     "__version__",
@@ -176,9 +178,10 @@ __all__ = [
     "certify",
     "credibility",
     "credibility_path",
-    "load_classifier",
     "from_sklearn",
+    "load_classifier",
     "log_joint",
+    "minimum_norm_attacks",
     "open_source",
     "prior_weights",
     "score",

@@ -83,7 +83,7 @@ def test_the_support_vectors_are_summed_in_an_order_that_cancels():
 
 
 def test_second_derivatives_exist_for_every_kernel():
-    from credibly.model.derivatives import hessian_vector_product
+    from credibly.model.derivatives import HessianProducts
 
     x = torch.from_numpy(X[::30] + 0.05)
     along = torch.randn(x.shape, dtype=torch.float64)
@@ -91,7 +91,7 @@ def test_second_derivatives_exist_for_every_kernel():
         clf = cr.from_sklearn(
             KernelRidge(alpha=2.0, kernel=kernel, gamma=0.02).fit(X, np.eye(3)[Y])
         )
-        found = hessian_vector_product(clf, x, lambda losses: losses.square().sum(1), along)
+        found = HessianProducts(clf, x, lambda losses: losses.square().sum(1))(along)
         ahead, behind = (_slope(clf, x + step * along) for step in (1e-5, -1e-5))
         torch.testing.assert_close(found, (ahead - behind) / 2e-5, atol=1e-5, rtol=1e-4)
 

@@ -1,0 +1,1 @@
+"""Trying profiles against others: attacks."""
