@@ -79,7 +79,7 @@ def test_assumption_2_is_the_papers_condition_and_fails_where_that_fails():
     clf = cr.Classifier(hump, loss=cr.CustomLoss(lambda z: z))
     x0 = torch.tensor([[0.3, 0.2], [0.1, 0.4]], dtype=torch.float64)
     profile = cr.credibility(clf, x0, gamma=1e4)
-    found = cr.try_assumption_2(clf, profile, directions=32)
+    found = cr.try_assumption_2(clf, profile, directions=32, radii=(0.1, 1.0))
     assert found.fraction.tolist() == [0.0, 0.0]
     assert float(found.worst.max()) < 0
     # and by the paper's own formula, at one of the points
