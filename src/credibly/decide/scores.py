@@ -1,46 +1,240 @@
-"""Scores of trust from one solve: pure functions, higher is more trustworthy."""
+"""Scores from one solve: pure functions of a profile (N,), higher is more trustworthy.
+
+Three questions want three scores; docs/scores.md says how each fared:
+is this class wrong? does this input not belong? was it tampered with?
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 
 import torch
 from torch import Tensor
 
+from credibly.errors import InvalidArgumentError
+from credibly.profile.path import CredibilityPath
 from credibly.profile.profile import Profile
+from credibly.types import norm
+
+Score = Callable[[Profile], Tensor]
 
 
+def _scored(function: Score) -> Score:
+    """In double precision, and NaN for samples that have no profile."""
+
+    @wraps(function)
+    def score(profile: Profile) -> Tensor:
+        unknown = profile.credibility.isnan().any(1) | profile.fit.isnan().any(1)
+        return function(profile).double().masked_fill(unknown, torch.nan)
+
+    return score
+
+
+@_scored
 def ratio(profile: Profile) -> Tensor:
-    """The paper's filter as a score (N,): 1 - c1 / c2, in [0, 1].
+    """The paper's filter as a score: 1 - c1 / c2, in [0, 1].
 
     c1 and c2 are the largest and second largest credibility. A sample is accepted at level alpha
     when |c1| <= (1 - alpha) |c2|, that is, when its score is at least alpha. (As printed, "less
     by a factor of 1 - alpha" is vacuous, since credibilities are never positive.)
     """
-    c = profile.credibility.double()
-    best, second = c.topk(2, dim=1).values.unbind(1)
+    best, second = profile.credibility.double().topk(2, dim=1).values.unbind(1)
     # both zero: two classes fit perfectly, which says nothing for either
-    return (1 - best / second).nan_to_num(nan=0.0).where(~c.isnan().any(1), best)
+    return (1 - best / second).nan_to_num(nan=0.0)
 
 
+@_scored
 def predicted_ratio(profile: Profile) -> Tensor:
-    """The same rule asked about the class the model predicts at x0 (N,), in [-1, 1].
+    """The same rule asked about the class the model predicts at x0, in [-1, 1].
 
     Positive: the prediction is still ahead at x+, by the ratio. Negative: another class overtook
     it, by that ratio.
     """
-    c = profile.credibility.double()
-    predicted = profile.fit.nan_to_num(-torch.inf).argmax(1, keepdim=True)
-    own = c.gather(1, predicted).squeeze(1)
-    rival = c.scatter(1, predicted, -torch.inf).amax(1)
+    own, rival = _own_and_rival(profile)
     ahead = own >= rival
     gap = 1 - torch.where(ahead, own / rival, rival / own)
-    return torch.where(ahead, gap, -gap).nan_to_num(nan=0.0).where(~c.isnan().any(1), own)
+    return torch.where(ahead, gap, -gap).nan_to_num(nan=0.0)
 
 
+@_scored
+def margin(profile: Profile) -> Tensor:
+    """Credibility of the predicted class less the largest other; with cross-entropy, of logits."""
+    own, rival = _own_and_rival(profile)
+    return own - rival
+
+
+@_scored
+def min_max(profile: Profile) -> Tensor:
+    """How far the runner-up is below the winner, with the profile stretched to [0, 1]."""
+    c = profile.credibility.double()
+    best, second = c.topk(2, dim=1).values.unbind(1)
+    return ((best - second) / (best - c.amin(1))).nan_to_num(nan=0.0)
+
+
+@_scored
+def risk(profile: Profile) -> Tensor:
+    """Minus |x+ - x0|^2: inputs that the trade-off moves far are less trustworthy."""
+    return -profile.risk.double()
+
+
+@_scored
+def objective(profile: Profile) -> Tensor:
+    """Minus F at x+: fit and risk together."""
+    return -profile.certificate.objective.double()
+
+
+@_scored
+def shift(profile: Profile) -> Tensor:
+    """|c+ - c0|: how much fit the trade-off buys. Inputs that belong have much to give up."""
+    return norm(profile.credibility.double() - profile.fit.double())
+
+
+@_scored
+def gain(profile: Profile) -> Tensor:
+    """(F0 - F+) / F0: the share of the misfit that moving the input buys off."""
+    decrease = profile.certificate.decrease.double()
+    return decrease / (decrease + profile.certificate.objective.double())
+
+
+@_scored
+def elasticity(profile: Profile) -> Tensor:
+    """log(|x+ - x0| / |c+ - c0|): how far the input must move for a unit of credibility.
+
+    Tampered inputs are moved cheaply (low), outliers dearly (high); see `two_sided`.
+    """
+    tiny = torch.finfo(torch.float64).tiny
+    distance = profile.risk.double().sqrt()
+    return distance.clamp(min=tiny).log() - shift(profile).clamp(min=tiny).log()
+
+
+@_scored
 def softmax_ratio(profile: Profile) -> Tensor:
-    """The paper's rule on softmax probabilities: log(p1 / p2) at the untouched input (N,).
+    """The paper's rule on softmax probabilities: log(p1 / p2) at the untouched input.
 
     It orders samples as 1 - p2 / p1 does, but does not saturate; for models with cross-entropy,
     whose losses are minus the logarithms of the probabilities.
     """
     best, second = profile.fit.topk(2, dim=1).values.unbind(1)
     return best - second
+
+
+@_scored
+def max_softmax(profile: Profile) -> Tensor:
+    """Logarithm of the largest probability at x0, for models with cross-entropy."""
+    return profile.fit.amax(1)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A weighted sum of scores, each divided by its spread in a sample of profiles.
+
+    Attributes:
+        parts: the scores.
+        factors: what each is multiplied by.
+    """
+
+    parts: tuple[Score, ...]
+    factors: tuple[float, ...]
+
+    @staticmethod
+    def of(profile: Profile, *parts: Score, shares: tuple[float, ...] | None = None) -> Sum:
+        """Balance scores by their interquartile ranges in `profile`; no labels are needed."""
+        shares = shares or (1.0,) * len(parts)
+        factors = []
+        for part, share in zip(parts, shares, strict=True):
+            low, high = _quartiles(part(profile))
+            factors.append(share / max(high - low, torch.finfo(torch.float64).tiny))
+        return Sum(parts, tuple(factors))
+
+    def __call__(self, profile: Profile) -> Tensor:
+        """The combined score (N,)."""
+        terms = [f * part(profile) for f, part in zip(self.factors, self.parts, strict=True)]
+        return torch.stack(terms).sum(0)
+
+
+@dataclass(frozen=True)
+class TwoSided:
+    """Minus the distance of a score from its median in a sample of ordinary profiles.
+
+    Attributes:
+        score: the score.
+        centre: the median.
+        spread: the interquartile range, the unit of the distance.
+    """
+
+    score: Score
+    centre: float
+    spread: float
+
+    @staticmethod
+    def of(profile: Profile, score: Score) -> TwoSided:
+        """Learn centre and spread from unlabelled profiles of ordinary inputs."""
+        values = score(profile)
+        low, high = _quartiles(values)
+        centre = float(values[~values.isnan()].quantile(0.5))
+        return TwoSided(score, centre, max(high - low, torch.finfo(torch.float64).tiny))
+
+    def __call__(self, profile: Profile) -> Tensor:
+        """Minus the distance, in interquartile ranges (N,)."""
+        return -(self.score(profile) - self.centre).abs() / self.spread
+
+
+def path_score(path: CredibilityPath) -> Tensor:
+    """Minus log of the gamma at which the prediction changes (N,): later is more trustworthy.
+
+    Where it never changes along the path, a factor of two below its smallest gamma stands.
+    """
+    switch = path.switching_gamma().double()
+    return -torch.where(switch > 0, switch, 0.5 * path.gammas[-1]).log()
+
+
+SCORES: dict[str, Score] = {
+    "ratio": ratio,
+    "predicted_ratio": predicted_ratio,
+    "margin": margin,
+    "min_max": min_max,
+    "risk": risk,
+    "objective": objective,
+    "shift": shift,
+    "gain": gain,
+    "elasticity": elasticity,
+    "softmax_ratio": softmax_ratio,
+    "max_softmax": max_softmax,
+}
+"""Every plain score by its name."""
+
+
+def named_score(score: str | Score) -> Score:
+    """A score by name, or as it is."""
+    if callable(score):
+        return score
+    if score not in SCORES:
+        raise InvalidArgumentError(
+            "score",
+            expected=f"one of {', '.join(sorted(SCORES))}, or a function of a profile",
+            came=repr(score),
+            remedy="docs/scores.md says which suits which question.",
+        )
+    return SCORES[score]
+
+
+def _own_and_rival(profile: Profile) -> tuple[Tensor, Tensor]:
+    """c+ of the class predicted at x0, and the largest other one."""
+    c = profile.credibility.double()
+    predicted = profile.fit.nan_to_num(-torch.inf).argmax(1, keepdim=True)
+    own = c.gather(1, predicted).squeeze(1)
+    return own, c.scatter(1, predicted, -torch.inf).amax(1)
+
+
+def _quartiles(values: Tensor) -> tuple[float, float]:
+    known = values[~values.isnan()]
+    if len(known) == 0:
+        raise InvalidArgumentError(
+            "profile",
+            expected="at least one sample that was solved, to learn a scale from",
+            came=f"{len(values)} samples, none of them",
+            remedy="Look at profile.status.",
+        )
+    return float(known.quantile(0.25)), float(known.quantile(0.75))

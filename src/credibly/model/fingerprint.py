@@ -39,6 +39,27 @@ def digest_of_classifier(classifier: Classifier) -> str | None:
     return digest_of_module(classifier.net)
 
 
+def quick_digest(classifier: Classifier) -> str:
+    """A short name for the model's weights, from some values of every tensor: cheap to repeat.
+
+    Copies in another precision or on another device have the same; functions have their name.
+    """
+    net = classifier.net
+    if not isinstance(net, nn.Module):
+        return f"function {getattr(net, '__qualname__', type(net).__qualname__)}"
+    parts = []
+    for name, tensor in net.state_dict().items():
+        if _is_plain(tensor):
+            flat = tensor.detach().flatten()
+            some = flat[:: max(1, len(flat) // _SOME)][: 2 * _SOME].double().cpu()
+            parts.append((name, f"{tuple(tensor.shape)}{some.numpy().tobytes().hex()}"))
+    return digest_of_parts(parts)[:16]
+
+
+_SOME = 32
+"""About so many values of every tensor tell one set of weights from another."""
+
+
 def _is_plain(value: object) -> bool:
     return isinstance(value, Tensor) and not value.is_meta
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only, ordinary
+from credibly.model.fingerprint import quick_digest
 from credibly.model.inputs import enter, finite_rows
 from credibly.model.structure import Nested
 from credibly.problem.fit_risk import FitRiskProblem
@@ -106,6 +107,7 @@ def solved_profile(
         classes=problem.classifier.classes,
         bounds=bounds,
         space=problem.classifier.space_name(),
+        model=quick_digest(problem.classifier),
         version=__version__,
     )
     return _assemble(problem, solution, settings, chunk_size)

@@ -109,6 +109,7 @@ def _settings(metadata: dict[str, str], path: str | Path) -> Settings:
             classes=None if values["classes"] is None else tuple(map(str, values["classes"])),
             bounds=None if values["bounds"] is None else tuple(map(float, values["bounds"])),  # type: ignore[arg-type]
             space=str(values.get("space", "inputs")),
+            model=str(values.get("model", "")),
             version=str(values["version"]),
         )
     except (KeyError, TypeError, ValueError) as error:

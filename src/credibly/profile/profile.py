@@ -32,6 +32,7 @@ class Settings:
     classes: tuple[str, ...] | None = None
     bounds: tuple[float, float] | None = None
     space: str = "inputs"
+    model: str = ""
     version: str = ""
 
     @property

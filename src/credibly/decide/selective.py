@@ -1,0 +1,290 @@
+"""One input, one decision: answer or abstain, by a threshold whose origin is on record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from credibly.decide import thresholds
+from credibly.decide.scores import SCORES, named_score
+from credibly.errors import FileFormatError, InvalidArgumentError
+from credibly.profile.profile import Profile, Settings
+
+FORMAT, FORMAT_VERSION = "credibly.selective", 1
+
+Answer = Literal["model", "credible"]
+
+DEFAULT_SCORE = "softmax_ratio"
+
+
+class Abstention(Enum):
+    """The answer "I do not know". It is no number, so no argmax and no index can mistake it."""
+
+    ABSTAINED = "abstained"
+
+    def __repr__(self) -> str:
+        return "ABSTAINED"
+
+
+ABSTAINED = Abstention.ABSTAINED
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What was decided about each sample.
+
+    Attributes:
+        classes: the class of each sample, or ABSTAINED.
+        accepted: which samples (N,) got a class.
+        scores: the score of each (N,); NaN where there is no profile, which is never accepted.
+        threshold: scores at least this were accepted.
+        names: names of the classes, if known.
+    """
+
+    classes: tuple[int | Abstention, ...]
+    accepted: Tensor
+    scores: Tensor
+    threshold: float
+    names: tuple[str, ...] | None = None
+
+    @property
+    def coverage(self) -> float:
+        """Share of the samples that got a class."""
+        return float(self.accepted.double().mean())
+
+    def named(self) -> list[str]:
+        """Names for people: of the class, or 'abstained'."""
+        return [
+            c.value if isinstance(c, Abstention) else (self.names[c] if self.names else str(c))
+            for c in self.classes
+        ]
+
+    def accuracy(self, labels: Tensor) -> float:
+        """Share of the answers that are right; NaN if there are none."""
+        right = [
+            c == y for c, y in zip(self.classes, labels.tolist(), strict=True) if c is not ABSTAINED
+        ]
+        return sum(right) / len(right) if right else float("nan")
+
+    def summary(self, labels: Tensor | None = None) -> str:
+        """A few lines a person reads."""
+        answered = int(self.accepted.sum())
+        unsolved = int(self.scores.isnan().sum())
+        lines = [
+            f"{answered} of {len(self.classes)} answered ({self.coverage:.1%}), "
+            f"{len(self.classes) - answered} abstained (score below {self.threshold:.4g}"
+            + (f", {unsolved} of them without a profile)" if unsolved else ")")
+        ]
+        if labels is not None:
+            lines.append(f"right among the answered: {self.accuracy(labels):.2%}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class SelectiveClassifier:
+    """Answers where a score of the profile reaches a threshold, and abstains elsewhere.
+
+    Attributes:
+        threshold: smallest accepted score.
+        score: name of the score.
+        answer: 'model' keeps the class the model predicts at x0; 'credible' takes the most credible
+            class at x+, as the paper does.
+        settings: those of the profiles the threshold was chosen on; others are refused.
+        origin: how the threshold was chosen.
+    """
+
+    threshold: float
+    score: str
+    answer: Answer
+    settings: Settings
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def for_coverage(
+        cls,
+        clf: object,
+        profile: Profile,
+        coverage: float,
+        *,
+        score: str = DEFAULT_SCORE,
+        answer: Answer = "model",
+    ) -> SelectiveClassifier:
+        """Answer this share of samples like those of the profile; no labels are needed.
+
+        Args:
+            clf: the classifier of the profile.
+            profile: of a sample like those to come.
+            coverage: in (0, 1].
+            score: name of a score; see docs/scores.md.
+            answer: 'model' or 'credible'.
+        """
+        values = _checked(clf, profile, score, answer)
+        threshold = thresholds.for_coverage(values, coverage)
+        origin = {"rule": "coverage", "coverage": coverage, "samples": len(profile)}
+        return cls(threshold, score, answer, profile.settings, origin)
+
+    @classmethod
+    def for_risk(
+        cls,
+        clf: object,
+        profile: Profile,
+        labels: Tensor,
+        risk: float,
+        *,
+        confidence: float = 0.95,
+        score: str = DEFAULT_SCORE,
+        answer: Answer = "model",
+    ) -> SelectiveClassifier:
+        """Answer as much as possible while at most the share `risk` of the answers is wrong.
+
+        The promise holds with probability `confidence` over the labelled sample, for new samples of
+        the same distribution; see `thresholds.for_risk`.
+
+        Args:
+            clf: the classifier of the profile.
+            profile: of a labelled sample like those to come, not used in training.
+            labels: its classes (N,).
+            risk: share of wrong answers to allow, in (0, 1).
+            confidence: of the promise, in (0, 1).
+            score: name of a score.
+            answer: 'model' or 'credible'.
+        """
+        values = _checked(clf, profile, score, answer)
+        correct = _answers(profile, answer).cpu() == torch.as_tensor(labels).cpu()
+        threshold = thresholds.for_risk(values.cpu(), correct, risk, confidence)
+        origin = {
+            "rule": "risk", "risk": risk, "confidence": confidence, "samples": len(profile),
+        }  # fmt: skip
+        return cls(threshold, score, answer, profile.settings, origin)
+
+    @classmethod
+    def for_alpha(cls, clf: object, profile: Profile, alpha: float) -> SelectiveClassifier:
+        """The paper's rule: the most credible class, if |c1| <= (1 - alpha) |c2|.
+
+        Args:
+            clf: the classifier of the profile.
+            profile: any profile of it; only its settings count.
+            alpha: in (0, 1); larger abstains more.
+        """
+        _checked(clf, profile, "ratio", "credible")
+        thresholds.check_share("alpha", alpha)
+        origin = {"rule": "alpha", "alpha": alpha}
+        return cls(float(alpha), "ratio", "credible", profile.settings, origin)
+
+    def decide(self, profile: Profile) -> Decision:
+        """Answer or abstain for every sample; those without a profile are never answered."""
+        refuse_other_settings(self.settings, profile.settings)
+        values = named_score(self.score)(profile)
+        accepted = values >= self.threshold
+        answers = _answers(profile, self.answer)
+        classes = tuple(
+            int(k) if yes else ABSTAINED
+            for k, yes in zip(answers.tolist(), accepted.tolist(), strict=True)
+        )
+        return Decision(classes, accepted, values, self.threshold, profile.settings.classes)
+
+    def save(self, path: str | Path) -> None:
+        """Write a JSON file; see `load`."""
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
+        Path(path).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> SelectiveClassifier:
+        """Read what `save` wrote. Nothing in the file is executed."""
+        content = read_json(path, FORMAT, FORMAT_VERSION)
+        try:
+            score, answer = str(content["score"]), content["answer"]
+            if score not in SCORES or answer not in ("model", "credible"):
+                raise FileFormatError(f"{path}: unknown score {score!r} or answer {answer!r}.")
+            return cls(
+                float(content["threshold"]),
+                score,
+                answer,
+                settings_of(content["settings"]),
+                dict(content["origin"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
+
+
+def refuse_other_settings(expected: Settings, came: Settings) -> None:
+    """A threshold is worth nothing for another model, gamma, solver or space."""
+    for name in ("model", "weights", "loss", "solver", "space", "bounds"):
+        left, right = getattr(expected, name), getattr(came, name)
+        if name == "weights":  # the same numbers in another precision are the same
+            same = len(left) == len(right) and all(
+                abs(a - b) <= 1e-6 * abs(a) for a, b in zip(left, right, strict=True)
+            )
+        else:
+            same = left == right
+        if not same:
+            raise InvalidArgumentError(
+                "profile",
+                expected=f"the {name} the threshold was chosen with, {left}",
+                came=f"{right}",
+                remedy="Choose a threshold of its own for it; scores of different settings are "
+                "not comparable.",
+            )
+
+
+def read_json(path: str | Path, kind: str, version: int) -> dict[str, Any]:
+    """A JSON file of one of our formats."""
+    try:
+        content = json.loads(Path(path).read_text("utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise FileFormatError(f"{path}: not a JSON file ({error}).") from error
+    if not isinstance(content, dict) or content.get("format") != kind:
+        raise FileFormatError(f"{path}: not a file of format {kind!r}.")
+    if content.get("format_version") != version:
+        raise FileFormatError(
+            f"{path}: format version {content.get('format_version')!r}; this credibly reads "
+            f"{version}. Install a newer one."
+        )
+    return content
+
+
+def settings_of(values: Mapping[str, Any]) -> Settings:
+    """Settings from their JSON form."""
+    known = Settings(weights=(), solver="", loss="", dtype="")
+    named = {name: values[name] for name in asdict(known)}
+    for name in ("weights", "classes", "bounds"):
+        named[name] = None if named[name] is None else tuple(named[name])
+    return replace(known, **named)
+
+
+def _checked(clf: object, profile: Profile, score: str, answer: Answer) -> Tensor:
+    from credibly.model.classifier import Classifier
+    from credibly.model.fingerprint import quick_digest
+
+    if not isinstance(clf, Classifier):
+        raise InvalidArgumentError(
+            "clf", expected="the Classifier of the profile", came=type(clf).__name__,
+            remedy="Pass the classifier first, then its profile.",
+        )  # fmt: skip
+    if quick_digest(clf) != profile.settings.model:
+        raise InvalidArgumentError(
+            "profile",
+            expected="a profile of this very classifier",
+            came=f"one of the model {profile.settings.model}",
+            remedy="Solve it again with credibility(clf, x, ...).",
+        )
+    if answer not in ("model", "credible"):
+        raise InvalidArgumentError(
+            "answer",
+            expected="'model' or 'credible'",
+            came=repr(answer),
+            remedy="'model' keeps the model's class; 'credible' takes the most credible one.",
+        )
+    return named_score(score)(profile)
+
+
+def _answers(profile: Profile, answer: Answer) -> Tensor:
+    source = profile.fit if answer == "model" else profile.credibility
+    return source.nan_to_num(-torch.inf).argmax(1)

@@ -1,0 +1,145 @@
+"""Corrupted images: ten kinds of damage, five severities each, the same for the same seed.
+
+Images are (n, channels, height, width) in [0, 1]. The kinds and the rising severities are in the
+manner of Hendrycks and Dietterich (2019); the numbers are our own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from credibly.errors import InvalidArgumentError
+
+Damage = Callable[[Tensor, float, torch.Generator], Tensor]
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """One kind of damage at one severity.
+
+    Attributes:
+        kind: one of `KINDS`.
+        severity: 1 (mild) to 5 (strong).
+        seed: of its noise; every image has its own stream, so batch-mates change nothing.
+    """
+
+    kind: str
+    severity: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InvalidArgumentError(
+                "kind",
+                expected=f"one of {', '.join(KINDS)}",
+                came=repr(self.kind),
+                remedy="Spell it.",
+            )
+        if self.severity not in range(1, 6):
+            raise InvalidArgumentError(
+                "severity", expected="1 to 5", came=repr(self.severity), remedy="1 is mild."
+            )
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The damaged images, clipped to [0, 1]."""
+        if images.dim() != 4 or bool(((images < 0) | (images > 1)).any()):
+            raise InvalidArgumentError(
+                "images",
+                expected="images (n, channels, height, width) in [0, 1]",
+                came=f"shape {tuple(images.shape)}",
+                remedy="Corrupt pixels before they are normalised.",
+            )
+        damage, levels = KINDS[self.kind]
+        level = levels[self.severity - 1]
+        damaged = [
+            damage(image[None].cpu(), level, torch.Generator().manual_seed(self.seed + n))
+            for n, image in enumerate(images)
+        ]
+        return torch.cat(damaged).clamp(0, 1).to(images)
+
+
+def _noise_like(x: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.randn(x.shape, generator=generator, dtype=x.dtype)
+
+
+def _gaussian_noise(x: Tensor, level: float, generator: torch.Generator) -> Tensor:
+    return x + level * _noise_like(x, generator)
+
+
+def _speckle_noise(x: Tensor, level: float, generator: torch.Generator) -> Tensor:
+    return x + x * level * _noise_like(x, generator)
+
+
+def _shot_noise(x: Tensor, level: float, generator: torch.Generator) -> Tensor:
+    return torch.poisson(x * level, generator=generator) / level
+
+
+def _impulse_noise(x: Tensor, level: float, generator: torch.Generator) -> Tensor:
+    chance = torch.rand(x.shape, generator=generator, dtype=x.dtype)
+    return torch.where(chance < level / 2, 0.0, torch.where(chance > 1 - level / 2, 1.0, x))
+
+
+def _gaussian_blur(x: Tensor, level: float, _: torch.Generator) -> Tensor:
+    reach = max(1, math.ceil(3 * level))
+    line = torch.exp(-0.5 * (torch.arange(-reach, reach + 1, dtype=x.dtype) / level).square())
+    return _filter(x, torch.outer(line, line) / line.sum().square())
+
+
+def _motion_blur(x: Tensor, level: float, generator: torch.Generator) -> Tensor:
+    size = int(level)
+    kernel = torch.zeros(size, size, dtype=x.dtype)
+    angle = float(torch.rand(1, generator=generator)) * math.pi
+    for t in torch.linspace(-(size - 1) / 2, (size - 1) / 2, 4 * size).tolist():
+        row, column = t * math.sin(angle) + (size - 1) / 2, t * math.cos(angle) + (size - 1) / 2
+        kernel[round(row), round(column)] += 1
+    return _filter(x, kernel / kernel.sum())
+
+
+def _filter(x: Tensor, kernel: Tensor) -> Tensor:
+    channels, reach = x.shape[1], kernel.shape[0] // 2
+    padded = functional.pad(x, (reach,) * 4, mode="reflect")
+    return functional.conv2d(padded, kernel.expand(channels, 1, *kernel.shape), groups=channels)
+
+
+def _contrast(x: Tensor, level: float, _: torch.Generator) -> Tensor:
+    mean = x.mean((2, 3), keepdim=True)
+    return mean + level * (x - mean)
+
+
+def _brightness(x: Tensor, level: float, _: torch.Generator) -> Tensor:
+    return x + level
+
+
+def _pixelate(x: Tensor, level: float, _: torch.Generator) -> Tensor:
+    small = [max(1, round(level * side)) for side in x.shape[2:]]
+    coarse = functional.interpolate(x, size=small, mode="area")
+    return functional.interpolate(coarse, size=x.shape[2:], mode="nearest")
+
+
+def _rotation(x: Tensor, level: float, generator: torch.Generator) -> Tensor:
+    sign = 1.0 if float(torch.rand(1, generator=generator)) < 0.5 else -1.0
+    c, s = math.cos(sign * math.radians(level)), math.sin(sign * math.radians(level))
+    matrix = torch.tensor([[[c, -s, 0.0], [s, c, 0.0]]], dtype=x.dtype)
+    grid = functional.affine_grid(matrix, list(x.shape), align_corners=False)
+    return functional.grid_sample(x, grid, padding_mode="border", align_corners=False)
+
+
+KINDS: dict[str, tuple[Damage, tuple[float, ...]]] = {
+    "gaussian noise": (_gaussian_noise, (0.02, 0.04, 0.06, 0.08, 0.12)),
+    "shot noise": (_shot_noise, (500.0, 250.0, 100.0, 60.0, 30.0)),
+    "impulse noise": (_impulse_noise, (0.01, 0.02, 0.03, 0.05, 0.08)),
+    "speckle noise": (_speckle_noise, (0.05, 0.1, 0.15, 0.2, 0.3)),
+    "gaussian blur": (_gaussian_blur, (0.4, 0.6, 0.8, 1.0, 1.4)),
+    "motion blur": (_motion_blur, (3.0, 5.0, 7.0, 9.0, 11.0)),
+    "contrast": (_contrast, (0.75, 0.5, 0.4, 0.3, 0.15)),
+    "brightness": (_brightness, (0.05, 0.1, 0.2, 0.3, 0.4)),
+    "pixelation": (_pixelate, (0.9, 0.75, 0.6, 0.5, 0.4)),
+    "rotation": (_rotation, (5.0, 10.0, 15.0, 25.0, 40.0)),
+}
+"""Name -> damage and its level for each severity."""
