@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from credibly.model.bound import Bound, bind
     from credibly.model.classifier import Classifier
     from credibly.model.files import LoadedClassifier, load_classifier
+    from credibly.model.graph import graph_nodes, graph_samples
     from credibly.model.losses import (
         CrossEntropy,
         CustomLoss,
@@ -121,6 +122,8 @@ _HOME = {
     "credibility_path": "profile.path",
     "load_classifier": "model.files",
     "from_sklearn": "model.sklearn.twin",
+    "graph_nodes": "model.graph",
+    "graph_samples": "model.graph",
     "log_joint": "problem.bayes",
     "minimum_norm_attacks": "evaluate.minimum_norm",
     "open_source": "data.sources",
@@ -179,6 +182,8 @@ __all__ = [
     "credibility",
     "credibility_path",
     "from_sklearn",
+    "graph_nodes",
+    "graph_samples",
     "load_classifier",
     "log_joint",
     "minimum_norm_attacks",
