@@ -4,7 +4,10 @@ import sys
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
+from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.nn import (
     APPNP,
@@ -145,6 +148,27 @@ def test_moved_neighbourhoods_give_what_the_whole_graph_gives_when_moved_so(name
             real = bound.members[row] >= 0
             other.x[bound.members[row, real]] = moved[row, real]
             assert torch.allclose(found[row], default(clf.net, other)[node], atol=1e-12)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=25),
+    st.lists(st.integers(0, 7), min_size=1, max_size=6),
+    st.sampled_from([0, 1, 2, 3]),
+)
+def test_any_graph_any_nodes_any_number_of_layers(edges, nodes, layers):
+    edge_index = torch.tensor(edges, dtype=torch.long).reshape(-1, 2).T.contiguous()
+    data = Data(x=torch.randn(8, FEATURES, dtype=torch.float64), edge_index=edge_index)
+    convolutions = [GCNConv(FEATURES, FEATURES).double() for _ in range(layers)]
+
+    def net(x, edge_index):
+        for layer in convolutions:
+            x = torch.tanh(layer(x, edge_index))
+        return x
+
+    bound = cr.graph_nodes(cr.Classifier(net), data, nodes, moves="neighbourhood", hops=layers)
+    with torch.no_grad():
+        whole = net(data.x, data.edge_index)[nodes]
+        assert torch.allclose(bound.raw_outputs(bound.variable), whole, atol=1e-12)
 
 
 def test_moved_own_features_give_what_the_whole_graph_gives_when_moved_so():
@@ -346,6 +370,25 @@ def test_the_model_is_left_as_found_and_inference_mode_is_fine():
         cr.credibility(bound, gamma=0.1, solver=cr.LBFGS(steps=3))
     assert all(torch.equal(before[name], now) for name, now in clf.net.state_dict().items())
     assert all(parameter.grad is None for parameter in clf.net.parameters())
+
+
+def test_edges_may_be_an_edge_index_or_none_at_all():
+    clf, data = classifier(), a_graph()
+    expected = cr.graph_nodes(clf, data)
+    data.edge_index = EdgeIndex(data.edge_index, sparse_size=(NODES, NODES))
+    with torch.no_grad():
+        found = cr.graph_nodes(clf, data)
+        both = [bound.raw_outputs(bound.variable) for bound in (found, expected)]
+        assert torch.allclose(*both, atol=1e-12)
+    data.edge_index = torch.zeros(2, 0, dtype=torch.long)
+    assert cr.graph_nodes(clf, data, moves="neighbourhood").start.shape == (NODES, 1, FEATURES)
+
+
+def test_a_head_of_one_logit_has_two_classes():
+    clf = classifier(lambda: Two(GCNConv(FEATURES, 8), GCNConv(8, 1)))
+    bound = cr.graph_nodes(clf, a_graph(), [0, 1], call=lambda net, d: net(d.x, d.edge_index)[:, 0])
+    profile = cr.credibility(bound, gamma=0.1, solver=cr.LBFGS(steps=3))
+    assert profile.credibility.shape == (2, 2)
 
 
 # --- whole graphs ---------------------------------------------------------------------------------

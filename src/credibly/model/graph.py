@@ -17,6 +17,7 @@ from credibly.model.graph_checks import (
     directions,
     found_hops,
     geometric,
+    plain_edges,
 )
 from credibly.model.graph_fields import Surroundings
 
@@ -67,7 +68,7 @@ def graph_nodes(
             data,
             x,
             chosen,
-            around=Surroundings(data.edge_index, len(x), **directions(clf)),
+            around=Surroundings(plain_edges(data), len(x), **directions(clf)),
             hops=found_hops(clf, hops),
             own=moves == "own",
             call=call or (lambda net, graph: net(graph.x, graph.edge_index)),

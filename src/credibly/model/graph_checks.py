@@ -89,8 +89,14 @@ def check_data(clf: Classifier, data: Any, name: str = "data") -> Tensor:
             remedy="Give the nodes features; of numbers of nodes take the embeddings.",
         )
     x = check_batch(clf, data.x, f"{name}.x")
-    _check_edges(data.edge_index, len(x), f"{name}.edge_index")
+    _check_edges(plain_edges(data), len(x), f"{name}.edge_index")
     return x.clone() if x.is_inference() else x
+
+
+def plain_edges(data: Any) -> Any:
+    """The edges as an ordinary tensor, where they came as an EdgeIndex."""
+    edges = data.edge_index
+    return edges.as_tensor() if isinstance(edges, geometric().EdgeIndex) else edges
 
 
 def _check_edges(edges: Any, count: int, name: str) -> None:
