@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         OutputError,
     )
     from credibly.estimator.credibility_classifier import CredibilityClassifier
+    from credibly.evaluate.attacks.pgd import PGD
+    from credibly.evaluate.attacks.system import System
     from credibly.evaluate.minimum_norm import minimum_norm_attacks
     from credibly.model.bound import Bound, bind
     from credibly.model.classifier import Classifier
@@ -110,12 +112,14 @@ _HOME = {
     "ModelError": "errors",
     "OneVersusRestHinge": "model.losses",
     "OutputError": "errors",
+    "PGD": "evaluate.attacks.pgd",
     "Profile": "profile.profile",
     "ScoreReport": "batch.report",
     "Solver": "solve.base",
     "Space": "model.space",
     "Source": "data.sources",
     "Status": "solve.status",
+    "System": "evaluate.attacks.system",
     "TradeOff": "profile.tradeoff",
     "attached_credibility": "profile.implicit",
     "augrc": "decide.metrics",
@@ -148,6 +152,7 @@ _HOME = {
 
 __all__ = [
     "LBFGS",
+    "PGD",
     "ArrowHurwicz",
     "Assumption2",
     "AugmentedLagrangian",
@@ -185,6 +190,7 @@ __all__ = [
     "Source",
     "Space",
     "Status",
+    "System",
     "TradeOff",
     "__version__",
     "attached_credibility",

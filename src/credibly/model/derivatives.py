@@ -156,6 +156,30 @@ def tracked_slope(classifier: Classifier, x: Tensor, fit: Callable[[Tensor], Ten
         return _gradient(fit(classifier.losses(x)).sum(), x, graph=True)
 
 
+def gradient_of(
+    classifier: Classifier, x: Tensor, objective: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Values (n,) of a function of the inputs, row by row, and its gradient, shaped like x."""
+    with differentiable(classifier):
+        x = leaf(x)
+        values = objective(x)
+        return values.detach(), _gradient(values.sum(), x)
+
+
+def attached_slope(classifier: Classifier, x: Tensor, fit: Callable[[Tensor], Tensor]) -> Tensor:
+    """Gradient by x of the sum of fit(losses), itself attached to x: for solvers unrolled.
+
+    Call it inside the objective of `gradient_of`, with an x that depends on its input.
+    """
+    return _gradient(fit(classifier.losses(x)).sum(), x, graph=True)
+
+
+def attached_loss_jacobian(classifier: Classifier, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Losses (n, K) and their Jacobian (n, K, D), both attached to x; as `attached_slope`."""
+    losses = classifier.losses(x)
+    return losses, _rows(losses, x, graph=True)
+
+
 def output_curvature(fit: Callable[[Tensor], Tensor], outputs: Tensor) -> tuple[Tensor, Tensor]:
     """Gradient (n, m) and Hessian (n, m, m) of a row-wise scalar function of the outputs."""
     with torch.inference_mode(False), torch.enable_grad():
@@ -176,13 +200,11 @@ def output_curvature_product(fit: Callable[[Tensor], Tensor], outputs: Tensor, v
         return _gradient((slope * ordinary(v)).sum(), z, constant=True)
 
 
-def _rows(values: Tensor, x: Tensor) -> Tensor:
+def _rows(values: Tensor, x: Tensor, *, graph: bool = False) -> Tensor:
     """Jacobian of values (n, K) by x (n, ...) as (n, K, D), one backward a column."""
     count = values.shape[1]
-    return torch.stack(
-        [_gradient(values[:, k].sum(), x, keep=k + 1 < count).flatten(1) for k in range(count)],
-        dim=1,
-    )
+    rows = [_gradient(values[:, k].sum(), x, keep=k + 1 < count, graph=graph) for k in range(count)]
+    return torch.stack([row.flatten(1) for row in rows], dim=1)
 
 
 def _gradient(

@@ -1,0 +1,1 @@
+"""Attacks that know of the profile, and the bookkeeping of who broke what."""
