@@ -78,6 +78,13 @@ def losses_and_pull(
         return Evaluation(losses.detach(), _gradient((losses * fixed).sum(), x))
 
 
+def gradient_of(classifier: Classifier, x: Tensor, scalar: Callable[[Tensor], Tensor]) -> Tensor:
+    """Gradient by x of a row-wise function of the outputs, (n, m) -> (n,): one pass."""
+    with differentiable(classifier):
+        x = leaf(x)
+        return _gradient(scalar(classifier.logits(x)).sum(), x)
+
+
 def output_jacobian(classifier: Classifier, x: Tensor) -> tuple[Tensor, Tensor]:
     """Outputs z (n, m) and their Jacobian (n, m, D): one forward and m backwards."""
     with differentiable(classifier):
