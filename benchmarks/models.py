@@ -68,6 +68,11 @@ def load(model: Path | None, data: Path | None, count: int, device: str) -> Subj
     return Subject(name, net, images.to(device), mean.to(device), std.to(device))
 
 
+def resnet18_from(path: Path) -> nn.Module:
+    """A ResNet-18 on pixels in [0, 1] from a file with torchvision's names."""
+    return _resnet18(path)[0]
+
+
 def _resnet18(path: Path) -> tuple[nn.Module, Tensor, Tensor]:
     with safe_open(path, "pt") as file:
         facts = file.metadata()

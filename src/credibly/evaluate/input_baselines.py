@@ -28,7 +28,7 @@ from credibly.evaluate.baseline import (
 )
 from credibly.evaluate.logit_baselines import Doctor, TemperatureScaled
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import BACKWARD, FORWARD, gradient_of
+from credibly.model.derivatives import BACKWARD, FORWARD, output_gradient
 from credibly.model.structure import Nested
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.problem.weights import resolve_weights
@@ -268,7 +268,7 @@ class TwoSided(Baseline):
 
 def _slope_sign(clf: Classifier, x: Tensor, score: LogitBaseline) -> Tensor:
     """Sign of the gradient of a score by the input: one pass."""
-    return gradient_of(clf, x, lambda z: score.of_logits(class_logits(clf, z))).sign()
+    return output_gradient(clf, x, lambda z: score.of_logits(class_logits(clf, z))).sign()
 
 
 def _problem(clf: Classifier, x: Tensor, gamma: float) -> FitRiskProblem:

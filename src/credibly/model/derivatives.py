@@ -78,7 +78,9 @@ def losses_and_pull(
         return Evaluation(losses.detach(), _gradient((losses * fixed).sum(), x))
 
 
-def gradient_of(classifier: Classifier, x: Tensor, scalar: Callable[[Tensor], Tensor]) -> Tensor:
+def output_gradient(
+    classifier: Classifier, x: Tensor, scalar: Callable[[Tensor], Tensor]
+) -> Tensor:
     """Gradient by x of a row-wise function of the outputs, (n, m) -> (n,): one pass."""
     with differentiable(classifier):
         x = leaf(x)
