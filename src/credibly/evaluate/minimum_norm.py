@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from credibly.errors import InvalidArgumentError, MissingExtraError
-from credibly.model.batches import check_batch
+from credibly.model.batches import check_batch, check_classifier
+from credibly.model.bound import Bound
 from credibly.model.classifier import Classifier
+from credibly.model.inputs import finite_rows
+from credibly.profile.arguments import check_bounds
 from credibly.types import Array, Bounds
 
 _ATTACKS = {
@@ -41,21 +46,86 @@ def minimum_norm_attacks(
         attacks: some of 'deepfool', 'carlini-wagner', 'decoupled direction and norm'; None: all.
         labels: the classes to leave (n,); by default the predicted ones.
     """
-    foolbox = _foolbox()
-    inputs = check_batch(clf, x, "x")
-    wanted = list(_ATTACKS) if attacks is None else list(attacks)
+    wanted = _wanted(attacks)
+    inputs, limits = _plain_inputs(clf, x, bounds)
+    foolbox, net = _foolbox(), _Logits(clf)
+    with torch.inference_mode(False), _gradients_kept(clf):
+        model = foolbox.PyTorchModel(net, bounds=limits, device=inputs.device)
+        with torch.no_grad():
+            outputs = net(inputs.clone())
+        leave = outputs.argmax(1) if labels is None else _labels(labels, outputs)
+        # foolbox asserts finite values for the whole batch: one bad row would cost all others
+        usable = finite_rows(inputs) & finite_rows(outputs)
+        found = {}
+        for name in wanted:
+            found[name] = inputs.clone()
+            if bool(usable.any()):
+                found[name][usable] = _run(foolbox, name, model, inputs[usable], leave[usable])
+        return found
+
+
+def _wanted(attacks: Sequence[str] | None) -> list[str]:
+    wanted = (
+        list(_ATTACKS) if attacks is None else [attacks] if isinstance(attacks, str) else attacks
+    )
     unknown = [name for name in wanted if name not in _ATTACKS]
-    if unknown:
+    if unknown or not wanted:
         raise InvalidArgumentError(
-            "attacks", expected=f"some of {list(_ATTACKS)}", came=repr(unknown), remedy="Spell it."
+            "attacks",
+            expected=f"some of {list(_ATTACKS)}",
+            came=repr(unknown),
+            remedy="Leave it out for all of them.",
         )
-    net = _Logits(clf)
-    model = foolbox.PyTorchModel(net, bounds=bounds, device=inputs.device)
-    with torch.inference_mode(False):
-        if labels is None:
-            with torch.no_grad():
-                labels = net(inputs).argmax(1)
-        return {name: _run(foolbox, name, model, inputs.clone(), labels) for name in wanted}
+    return list(wanted)
+
+
+def _plain_inputs(clf: Classifier, x: Array, bounds: Bounds) -> tuple[Tensor, Bounds]:
+    check_classifier(clf)
+    if isinstance(clf, Bound) or clf.space is not None or clf.module is not None:
+        raise InvalidArgumentError(
+            "clf",
+            expected="a classifier of plain inputs: these attacks know no space or module",
+            came=clf.space_name() if isinstance(clf, Bound) else "one with a space or a module",
+            remedy="Attack the same net by itself: Classifier(net).",
+        )
+    inputs = check_batch(clf, x, "x")
+    limits = check_bounds(bounds, inputs)
+    if limits is None or not all(map(math.isfinite, limits)):
+        raise InvalidArgumentError(
+            "bounds",
+            expected="two finite numbers",
+            came=repr(bounds),
+            remedy="The attacks need them; pass the range of the data, such as (0.0, 1.0).",
+        )
+    return inputs, limits
+
+
+def _labels(labels: Tensor, outputs: Tensor) -> Tensor:
+    given = torch.as_tensor(labels)
+    whole = not given.is_floating_point() and given.dtype != torch.bool
+    right = whole and given.shape == outputs.shape[:1]
+    if not right or bool(((given < 0) | (given >= outputs.shape[1])).any()):
+        raise InvalidArgumentError(
+            "labels",
+            expected=f"{len(outputs)} class numbers below {outputs.shape[1]}",
+            came=f"shape {tuple(given.shape)} of {given.dtype}",
+            remedy="Leave it out for the predicted classes.",
+        )
+    return given.to(outputs.device).long()
+
+
+@contextmanager
+def _gradients_kept(clf: Classifier) -> Iterator[None]:
+    """Foolbox calls backward, which adds to the gradients of parameters: they are put back."""
+    parameters = list(clf.net.parameters()) if isinstance(clf.net, nn.Module) else []
+    before = [parameter.grad for parameter in parameters]
+    for parameter in parameters:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        for parameter, gradient in zip(parameters, before, strict=True):
+            parameter.grad = gradient
 
 
 class _Logits(nn.Module):

@@ -11,6 +11,17 @@ from credibly.model.classifier import Classifier
 from credibly.types import Array
 
 
+def check_classifier(classifier: object) -> None:
+    """Refuse what is not a classifier of this package."""
+    if not isinstance(classifier, Classifier):
+        raise InvalidArgumentError(
+            "clf",
+            expected="a credibly.Classifier",
+            came=type(classifier).__name__,
+            remedy="Wrap your model first: credibly.Classifier(net).",
+        )
+
+
 def check_batch(classifier: Classifier, x: Array, name: str) -> Tensor:
     """Give a detached floating tensor (n, ...) on the classifier's device and precision."""
     tensor = _as_tensor(x, name)

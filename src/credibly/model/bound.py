@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from credibly.errors import InvalidArgumentError, ModelError
-from credibly.model.batches import check_batch
+from credibly.model.batches import check_batch, check_classifier
 from credibly.model.classifier import Classifier
 from credibly.model.coordinates import Coordinates
 from credibly.model.space import Space
-from credibly.model.structure import Nested, as_tensors, leaves, mapped, rows_of
+from credibly.model.structure import Nested, as_tensors, leaves, mapped, rows_of, samples_in
 from credibly.types import Bounds, Limits
 
 
@@ -54,6 +54,12 @@ class Bound(Classifier):
         chosen.context, chosen.variable = rows_of(self.context, rows), self.variable[rows]
         return chosen
 
+    def based_at(self, values: Tensor) -> Bound:
+        """The same with other values of the part that moves, attached to them."""
+        moved = copy(self)
+        moved.variable = values
+        return moved
+
 
 class InSpace(Bound):
     """Bound by a `Space`: some leaves move, in its metric, the others pass through."""
@@ -85,6 +91,12 @@ class InSpace(Bound):
         chosen.coordinates = self.coordinates.select(rows)
         return chosen
 
+    def based_at(self, values: Tensor) -> InSpace:
+        moved = copy(self)
+        moved.coordinates = self.coordinates.based_at(values.flatten(1))
+        moved.variable = moved.coordinates.start
+        return moved
+
     def encode(self, values: Tensor) -> Tensor:
         return self.coordinates.encode(values.flatten(1))
 
@@ -93,11 +105,16 @@ class InSpace(Bound):
         flat = self.coordinates.decode(variable)
         return flat.reshape(-1, *self.shapes[0]) if len(self.shapes) == 1 else flat
 
+    def free_values(self, variable: Tensor) -> Tensor:
+        return self.coordinates.free_values(self.coordinates.decode(variable))
+
     def limits(self, bounds: Bounds | None) -> Limits | None:
         return self.coordinates.limits(bounds)
 
     def space_name(self) -> str:
-        return "inputs" if self.space is None else self.space.describe()
+        if self.space is not None:
+            return self.space.describe()
+        return "inputs" if self.paths == ("",) else f"inputs, {', '.join(self.paths)}"
 
 
 class AtModule(InSpace):
@@ -142,12 +159,13 @@ class AtModule(InSpace):
                 self.run(self.inputs)
         finally:
             handle.remove()
-        good = len(seen) == 1 and isinstance(seen[0], Tensor) and seen[0].is_floating_point()
-        if not good or seen[0].dim() < 2:
-            came = f"{len(seen)} calls" if len(seen) != 1 else type(seen[0]).__name__
+        count = samples_in(self.inputs)
+        if len(seen) != 1 or not _is_batch(seen[0], count):
+            came = f"{len(seen)} calls" if len(seen) != 1 else _kind(seen[0])
             raise InvalidArgumentError(
                 "module",
-                expected="a submodule that runs once and gives one floating tensor (n, ...)",
+                expected="a submodule that runs once and gives one floating tensor with a row for "
+                f"each of the {count} samples",
                 came=f"{self.module!r} with {came}",
                 remedy="Name a part that does, such as the embedding itself and not its parent.",
             )
@@ -166,14 +184,51 @@ def bind(clf: Classifier, x: Nested) -> Bound:
         clf: a classifier with a `space` or a `module`.
         x: inputs as the classifier takes them.
     """
+    check_classifier(clf)
+    if isinstance(clf, Bound):
+        raise InvalidArgumentError(
+            "clf",
+            expected="a classifier that is not bound yet",
+            came=f"one bound to {len(clf.variable)} samples",
+            remedy="Bind the classifier it was made from, or use it as it is.",
+        )
     inputs = as_tensors(x)
-    if clf.module is not None:
-        return AtModule(clf, inputs)
-    space = clf.space or Space()
-    paths = space.paths or _only_floating(inputs)
-    found = dict(leaves(inputs))
-    parts = [(path, _moving_leaf(clf, found, path)) for path in paths]
-    return InSpace(clf, inputs, paths, Coordinates.of(space, parts))
+    with torch.inference_mode(False):
+        if clf.module is not None:
+            return AtModule(clf, inputs)
+        space = clf.space or Space()
+        paths = space.paths or _only_floating(inputs)
+        found = dict(leaves(inputs))
+        parts = [(path, _moving_leaf(clf, found, path)) for path in paths]
+        _check_alike(parts)
+        return InSpace(clf, inputs, paths, Coordinates.of(space, parts))
+
+
+def _is_batch(found: object, count: int) -> bool:
+    return (
+        isinstance(found, Tensor)
+        and found.is_floating_point()
+        and found.dim() >= 2
+        and len(found) == count
+    )
+
+
+def _kind(found: object) -> str:
+    if not isinstance(found, Tensor):
+        return f"a {type(found).__name__}"
+    return f"shape {tuple(found.shape)} of {found.dtype}"
+
+
+def _check_alike(parts: Sequence[tuple[str, Tensor]]) -> None:
+    """Parts that move together must be one kind of number in one place."""
+    kinds = {(str(leaf.dtype), str(leaf.device)) for _, leaf in parts}
+    if len(kinds) > 1:
+        raise InvalidArgumentError(
+            "vary",
+            expected="parts of one precision on one device",
+            came=f"{sorted(kinds)}",
+            remedy="Convert them first, for example with .to(x.dtype).",
+        )
 
 
 def _only_floating(inputs: Nested) -> list[str]:

@@ -38,7 +38,9 @@ class Classifier:
         space: which parts of the input may move, and how dear each feature is; see `Space`. With
             it, inputs may be mappings, lists and tuples of tensors.
         module: name of a submodule of `net`, such as 'embeddings': its output is moved instead of
-            the input, which then may be anything (token numbers, say); `space` applies to it.
+            the input, which then may be anything (token numbers, say); `space` applies to it. What
+            comes before that module still runs in every pass: where it is most of the model, wrap
+            the rest by itself and pass it the features.
         unpack: whether a mapping is passed to `net` as keywords and a list or tuple as positional
             arguments, instead of as one argument.
         pick: takes what `net` returns and gives the outputs (n, m), such as
@@ -110,6 +112,14 @@ class Classifier:
     def decode(self, variable: Tensor) -> Tensor:
         """The inverse of `encode`."""
         return variable
+
+    def based_at(self, values: Tensor) -> Classifier:  # noqa: ARG002  # for those that need it
+        """The classifier around these values: itself, unless it was bound to others."""
+        return self
+
+    def free_values(self, variable: Tensor) -> Tensor:
+        """Those of the values that may move, which are the ones that bounds are about."""
+        return self.decode(variable)
 
     def limits(self, bounds: Bounds | None) -> Limits | None:
         """Bounds of what is solved for."""

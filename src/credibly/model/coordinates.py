@@ -11,6 +11,9 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.model.space import Space
 
+_ROUNDS = 3
+"""Times that bounds are tightened; one is enough unless several roundings add up."""
+
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
@@ -26,6 +29,7 @@ class Coordinates:
         factor: move of a feature for a unit of its coordinate (D,).
         low: smallest value of each feature (D,), or None.
         high: largest value of each feature (D,), or None.
+        plain: whether every feature has its own coordinate, in order: then there is no indexing.
     """
 
     origin: Tensor
@@ -34,6 +38,7 @@ class Coordinates:
     factor: Tensor
     low: Tensor | None = None
     high: Tensor | None = None
+    plain: bool = False
 
     @staticmethod
     def of(space: Space, parts: Sequence[tuple[str, Tensor]]) -> Coordinates:
@@ -51,15 +56,17 @@ class Coordinates:
                 came="all of them locked",
                 remedy="Unlock what the question is about.",
             )
-        factor = torch.where(slot >= 0, scale / sizes[slot.clamp(min=0)].sqrt(), 0.0)
+        factor = torch.where(slot >= 0, scale / sizes[slot.clamp(min=0)].sqrt(), 0.0).to(origin)
+        _check_precision(factor[(slot >= 0).to(origin.device)])
         low, high = _limits([space.bounds_of(*where) for where in shapes], shapes)
         bare = Coordinates(
             origin,
             origin[:, :0],
             slot.to(origin.device),
-            factor.to(origin),
+            factor,
             None if low is None else low.to(origin),
             None if high is None else high.to(origin),
+            plain=bool(torch.equal(slot, torch.arange(len(slot)))),
         )
         bare.check_inside()
         return replace(bare, start=bare.encode(origin))
@@ -68,32 +75,53 @@ class Coordinates:
         """Those of the chosen samples."""
         return replace(self, origin=self.origin[rows], start=self.start[rows])
 
+    def based_at(self, values: Tensor) -> Coordinates:
+        """The same around other values (n, D), and attached to them."""
+        return replace(self, origin=values, start=self.encode(values))
+
     def encode(self, values: Tensor) -> Tensor:
         """Coordinates (n, U) of flat values (n, D): the mean over the features of a group."""
+        if self.plain:
+            return values / self.factor
         moving = self.slot >= 0
-        count = int(self.slot.max()) + 1
-        unit = torch.where(moving, 1 / self.factor.clamp(min=torch.finfo(values.dtype).tiny), 0.0)
-        sums = torch.zeros(len(values), count, dtype=values.dtype, device=values.device)
-        sums = sums.index_add(1, self.slot[moving], (values * unit)[:, moving])
-        return sums / torch.bincount(self.slot[moving], minlength=count)
+        slot, units = self.slot[moving], values[:, moving] / self.factor[moving]
+        sizes = torch.bincount(slot)
+        sums = torch.zeros(len(values), len(sizes), dtype=values.dtype, device=values.device)
+        return sums.index_add(1, slot, units) / sizes
 
     def decode(self, u: Tensor) -> Tensor:
         """Flat values (n, D); at the origin's own coordinates exactly the origin."""
         move = u - self.start
-        return self.origin + move[:, self.slot.clamp(min=0)] * self.factor
+        if not self.plain:
+            move = move.index_select(1, self.slot.clamp(min=0))
+        return self.origin + move * self.factor
 
     def limits(self, bounds: tuple[float, float] | None) -> tuple[Tensor, Tensor] | None:
         """Bounds of the coordinates (n, U), from those of the space and those of the caller."""
         if bounds is None and self.low is None:
             return None
         low, high = self._feature_limits(bounds)
-        here, moving = self.start, self.slot >= 0
-        unit, slot = self.factor[moving], self.slot[moving].expand(len(here), -1)
-        down = ((low - self.origin)[:, moving] / unit).clamp(max=0)
-        up = ((high - self.origin)[:, moving] / unit).clamp(min=0)
-        least = torch.full_like(here, -torch.inf).scatter_reduce(1, slot, down, "amax")
-        most = torch.full_like(here, torch.inf).scatter_reduce(1, slot, up, "amin")
-        return here + least, here + most
+        moving = self.slot >= 0
+        down = ((low - self.origin)[:, moving] / self.factor[moving]).clamp(max=0)
+        up = ((high - self.origin)[:, moving] / self.factor[moving]).clamp(min=0)
+        least, most = self.start + self._tightest(down), self.start - self._tightest(-up)
+        for _ in range(_ROUNDS):  # rounding may carry a feature over its bound
+            under, over = low - self.decode(least), self.decode(most) - high
+            least = self._inward(least, under, 1.0)
+            most = self._inward(most, over, -1.0)
+        return least, most
+
+    def _tightest(self, values: Tensor) -> Tensor:
+        """The largest number of each group (n, U), from one a moving feature."""
+        slot = self.slot[self.slot >= 0].expand(len(values), -1)
+        return torch.full_like(self.start, -torch.inf).scatter_reduce(1, slot, values, "amax")
+
+    def _inward(self, limit: Tensor, excess: Tensor, sign: float) -> Tensor:
+        """Coordinates moved back, towards the start, by what their features are too far out."""
+        moving = self.slot >= 0
+        back = self._tightest(excess[:, moving] / self.factor[moving])
+        moved = torch.nextafter(limit + 2 * sign * back, torch.full_like(limit, sign * torch.inf))
+        return torch.where(back > 0, moved, limit)
 
     def _feature_limits(self, bounds: tuple[float, float] | None) -> tuple[Tensor, Tensor]:
         low, high = (-torch.inf, torch.inf) if bounds is None else bounds
@@ -104,12 +132,15 @@ class Coordinates:
             highest = torch.minimum(highest, self.high)
         return lowest, highest
 
+    def free_values(self, values: Tensor) -> Tensor:
+        """Those of flat values (n, D) that may move."""
+        return values[:, self.slot >= 0]
+
     def check_inside(self) -> None:
         """The inputs themselves must keep the bounds of features that may move."""
         if self.low is None or self.high is None:
             return
-        moving = self.slot >= 0
-        outside = ((self.origin < self.low) | (self.origin > self.high))[:, moving]
+        outside = self.free_values((self.origin < self.low) | (self.origin > self.high))
         if bool(outside.any()):
             raise InvalidArgumentError(
                 "bounds",
@@ -117,6 +148,19 @@ class Coordinates:
                 came=f"{int(outside.any(1).sum())} samples outside of them",
                 remedy="Widen the bounds, or clamp the inputs first.",
             )
+
+
+def _check_precision(factor: Tensor) -> None:
+    smallest, largest = float(factor.min()), float(factor.max())
+    if not (
+        smallest >= torch.finfo(factor.dtype).tiny and largest <= torch.finfo(factor.dtype).max
+    ):
+        raise InvalidArgumentError(
+            "scale",
+            expected=f"numbers that {factor.dtype} can hold",
+            came=f"{smallest:.3g} to {largest:.3g}",
+            remedy="Rescale the features, or use float64.",
+        )
 
 
 def _slots(locked: Tensor, tied: Tensor) -> Tensor:

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from credibly.errors import InvalidArgumentError, ModelError
+from credibly.model.batches import check_classifier
 from credibly.model.bound import Bound
 from credibly.model.classifier import Classifier
-from credibly.model.structure import Nested, as_tensors, leaves, rows_of
+from credibly.model.structure import Nested, as_tensors, leaves, mapped, samples_in
 
 
 class OverParameters(Bound):
@@ -24,13 +25,13 @@ class OverParameters(Bound):
         own = dict(base.net.named_parameters())
         chosen = [own[name].detach() for name in self.names]
         self.shapes = [tensor.shape for tensor in chosen]
-        count = next(len(leaf) for _, leaf in leaves(inputs) if isinstance(leaf, Tensor))
         flat = torch.cat([tensor.flatten() for tensor in chosen])
-        super().__init__(base, inputs, flat.expand(count, -1).clone())
+        super().__init__(base, inputs, flat.expand(samples_in(inputs), -1).clone())
 
     def run_at(self, variable: Tensor) -> Any:
+        tensors = {path: leaf for path, leaf in leaves(self.context) if isinstance(leaf, Tensor)}
         try:
-            return vmap(self._one)(self.parts(variable), self.context)
+            return vmap(self._one)(self.parts(variable), tensors)
         except (RuntimeError, ValueError) as error:
             raise ModelError(
                 "the model cannot be evaluated with other parameters for every sample: "
@@ -51,11 +52,13 @@ class OverParameters(Bound):
     def space_name(self) -> str:
         return f"parameters {', '.join(self.names)}"
 
-    def _one(self, parameters: dict[str, Tensor], inputs: Nested) -> Tensor:
+    def _one(self, parameters: dict[str, Tensor], tensors: dict[str, Tensor]) -> Tensor:
         """The outputs (m,) of one sample with parameters of its own."""
-        single = rows_of(inputs, _NEW_AXIS)
-        copy = _Functional(self, parameters)
-        outputs: Tensor = copy.run(single)
+        single = mapped(
+            self.context,
+            lambda path, leaf: tensors[path].unsqueeze(0) if path in tensors else leaf,
+        )
+        outputs = self.one_row_a_sample(_Functional(self, parameters).run(single), 1)
         return outputs[0]
 
 
@@ -90,10 +93,6 @@ class OverLastLinear(OverParameters):
         return chosen
 
 
-_NEW_AXIS: Any = None
-"""Indexing by None adds the sample axis that vmap took away."""
-
-
 def vary_parameters(
     clf: Classifier, x: Nested, parameters: str | Sequence[str] | None = None
 ) -> Bound:
@@ -101,7 +100,8 @@ def vary_parameters(
 
     Each sample asks by itself how far the parameters would have to move to fit every class better.
     Use it as any classifier: `credibility(vary_parameters(clf, x), gamma=...)`. In the profile, x0
-    and `perturbed` are then the flat parameters (n, P), and risk is their squared distance.
+    and `perturbed` are then the flat parameters (n, P), and risk is their squared distance. A
+    `space` or `module` of the classifier is about inputs and plays no role.
 
     Args:
         clf: the classifier, around an `nn.Module`.
@@ -111,6 +111,7 @@ def vary_parameters(
             through the body is needed; else each pass costs one forward and backward of the model
             with separate parameters for every sample.
     """
+    check_classifier(clf)
     if not isinstance(clf.net, nn.Module) or isinstance(clf, Bound):
         raise InvalidArgumentError(
             "clf",
@@ -121,10 +122,12 @@ def vary_parameters(
         )
     names = _chosen(clf.net, parameters)
     inputs = as_tensors(x)
-    features = _features_of_last_linear(clf, inputs, names)
-    if features is not None:
-        return OverLastLinear(clf, inputs, names, features)
-    return OverParameters(clf, inputs, names)
+    with torch.inference_mode(False):
+        features = _features_of_last_linear(clf, inputs, names)
+        if features is None:
+            return OverParameters(clf, inputs, names)
+        short = OverLastLinear(clf, inputs, names, features)
+        return short if _agrees(short) else OverParameters(clf, inputs, names)
 
 
 def _chosen(net: nn.Module, parameters: str | Sequence[str] | None) -> list[str]:
@@ -155,12 +158,29 @@ def _features_of_last_linear(
     expected = {f"{layer}.{own}".lstrip(".") for own, _ in module.named_parameters(recurse=False)}
     if not isinstance(module, nn.Linear) or set(names) != expected:
         return None
-    seen: list[tuple[Tensor, Tensor]] = []
-    handle = module.register_forward_hook(lambda _m, given, out: seen.append((given[0], out)))
+    seen: list[tuple[Any, Tensor, int]] = []
+    handle = module.register_forward_hook(
+        lambda _m, given, out: seen.append((given, out, out._version))  # noqa: SLF001
+    )
     try:
-        with torch.inference_mode(False), torch.no_grad():
+        with torch.no_grad():
             found = clf.run(inputs)
     finally:
         handle.remove()
-    same = len(seen) == 1 and seen[0][1].dim() == 2 and torch.equal(seen[0][1], found)
-    return seen[0][0].detach() if same else None
+    if len(seen) != 1 or len(seen[0][0]) != 1:
+        return None
+    (features,), outputs, version = seen[0]
+    # the same object, and nothing was written into it since
+    returned = found is outputs and version == outputs._version  # noqa: SLF001
+    return features.detach() if returned and outputs.dim() == 2 else None
+
+
+def _agrees(short: OverLastLinear) -> bool:
+    """Whether the short way is that of the model at other parameters: they may act elsewhere."""
+    first = short.select(slice(0, 1))
+    other = first.variable * 1.1 + 0.01
+    shared = {name: part[0] for name, part in first.parts(other).items()}
+    with torch.no_grad():
+        found, expected = _Functional(first, shared).run(first.context), first.run_at(other)
+    precision = torch.finfo(expected.dtype).eps ** 0.5
+    return bool(torch.allclose(found, expected, rtol=precision, atol=precision, equal_nan=True))

@@ -29,12 +29,13 @@ class Space:
         locked: features that must not move: a boolean mask that broadcasts to a sample, or numbers
             or names of columns (the last axis). One-hot and categorical columns belong here.
         tied: whole numbers that broadcast to a sample: features with the same number >= 0 move
-            together by the same multiple of their scales, such as all pixels of a channel; those
-            with -1 move on their own.
+            together by the same multiple of their scales, such as all pixels of a channel, also
+            across leaves; those with -1 move on their own.
         bounds: (low, high), each a number or an array that broadcasts to a sample.
         columns: names of the features of the last axis, for `locked`.
 
-    With several leaves, `scale`, `locked`, `tied` and `bounds` may be mappings from paths.
+    With several leaves, `scale`, `locked`, `tied` and `bounds` may be mappings from paths. The
+    scales and bounds of locked features play no role.
     """
 
     vary: str | Sequence[str] | None = None
@@ -44,18 +45,32 @@ class Space:
     bounds: Any = None
     columns: Sequence[str] | None = None
 
+    def __post_init__(self) -> None:
+        paths = self.paths
+        if paths is None:
+            return
+        if not paths or len(set(paths)) < len(paths) or not all(isinstance(p, str) for p in paths):
+            raise InvalidArgumentError(
+                "vary",
+                expected="at least one path of a leaf, each once",
+                came=repr(self.vary),
+                remedy="Leave it out where only one part of the input is floating.",
+            )
+
     @staticmethod
     def standardised(x: Array, **settings: Any) -> Space:
         """A space whose scales are the standard deviations of `x` over samples.
 
-        Features that never change in `x` have no scale of their own and are locked.
+        Features that never change in `x` have no scale of their own and are locked. Rows of `x`
+        with NaN or infinity are left out. `settings` are those of `Space`, without `scale`.
         """
-        sample = torch.as_tensor(x, dtype=torch.float64).detach()
+        sample = _table(x)
         spread = sample.std(0) if len(sample) > 1 else torch.zeros_like(sample[0])
         constant = ~(spread > 0)
         given = settings.pop("locked", None)
         space = Space(locked=given, **settings)
-        mask = space.locked_mask("", tuple(sample.shape[1:])) | constant
+        path = (space.paths or [""])[0]
+        mask = space.locked_mask(path, tuple(constant.shape)).reshape(constant.shape) | constant
         return Space(scale=torch.where(constant, 1.0, spread), locked=mask, **settings)
 
     def describe(self) -> str:
@@ -68,14 +83,16 @@ class Space:
         return f"Space({', '.join(parts)})"
 
     def scale_of(self, path: str, shape: tuple[int, ...]) -> Tensor:
-        """Scales (D,) of a leaf whose samples have this shape."""
-        value = self._for(self.scale, path)
+        """Scales (D,) of a leaf whose samples have this shape; 1 where it is locked."""
+        value = self._for("scale", path)
         flat = _spread("scale", path, 1.0 if value is None else value, shape, torch.float64)
-        if not bool(((flat > 0) & torch.isfinite(flat)).all()):
+        flat = torch.where(self.locked_mask(path, shape), 1.0, flat)
+        bad = ~((flat > 0) & torch.isfinite(flat))
+        if bool(bad.any()):
             raise InvalidArgumentError(
                 "scale",
                 expected="positive finite numbers, the typical size of each feature",
-                came=f"{int((~((flat > 0) & torch.isfinite(flat))).sum())} that are not",
+                came=f"{int(bad.sum())} that are not",
                 remedy="Lock features that never change: Space(locked=...), or use "
                 "Space.standardised(sample).",
             )
@@ -83,68 +100,70 @@ class Space:
 
     def locked_mask(self, path: str, shape: tuple[int, ...]) -> Tensor:
         """Which features (D,) of a leaf may not move."""
-        value = self._for(self.locked, path)
+        value = self._for("locked", path)
         if value is None:
             return torch.zeros(shape, dtype=torch.bool).flatten()
-        if isinstance(value, Tensor | np.ndarray) and torch.as_tensor(value).dtype == torch.bool:
-            return _spread("locked", path, value, shape, torch.bool)
-        listed = [value] if isinstance(value, str | int) else list(value)
-        if listed and all(isinstance(item, bool) for item in listed):
-            return _spread("locked", path, np.array(listed), shape, torch.bool)
+        listed = value.cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+        if listed.dtype == bool:
+            return _spread("locked", path, listed, shape, torch.bool)
         mask = torch.zeros(shape[-1:], dtype=torch.bool)
-        for column in listed:
+        for column in listed.reshape(-1).tolist():
             mask[self._column(column, shape[-1])] = True
         return mask.expand(shape).flatten()
 
     def tied_numbers(self, path: str, shape: tuple[int, ...]) -> Tensor:
         """Group numbers (D,) of a leaf; -1 for features that move on their own."""
-        value = self._for(self.tied, path)
+        value = self._for("tied", path)
         return _spread("tied", path, -1 if value is None else value, shape, torch.long)
 
     def bounds_of(self, path: str, shape: tuple[int, ...]) -> tuple[Tensor, Tensor] | None:
         """Lowest and highest values (D,) of a leaf."""
-        value = self._for(self.bounds, path)
+        value = self._for("bounds", path)
         if value is None:
             return None
         if not isinstance(value, tuple | list) or len(value) != 2:
             raise InvalidArgumentError(
                 "bounds",
                 expected="(low, high), each a number or an array",
-                came=repr(value),
+                came=_short(value),
                 remedy="Use -inf and inf where there is no bound.",
             )
         low, high = (_spread("bounds", path, side, shape, torch.float64) for side in value)
-        if not bool((low < high).all()):
+        bad = ~(low < high) & ~self.locked_mask(path, shape)
+        if bool(bad.any()):
             raise InvalidArgumentError(
                 "bounds",
                 expected="low < high for every feature",
-                came=f"{int((low >= high).sum())} features where it is not",
+                came=f"{int(bad.sum())} features where it is not",
                 remedy="A feature that must not move belongs into `locked`.",
             )
         return low, high
 
     def _column(self, column: object, count: int) -> int:
         names = list(self.columns) if self.columns is not None else []
-        if isinstance(column, str) and column in names:
+        if isinstance(column, str) and column in names and len(names) == count:
             return names.index(column)
-        if isinstance(column, int | np.integer) and -count <= int(column) < count:
-            return int(column) % count
+        if isinstance(column, int) and -count <= column < count:
+            return column % count
+        known = f"names of {len(names)} columns" if len(names) != count else f"one of {names}"
         raise InvalidArgumentError(
             "locked",
-            expected=f"column numbers below {count}" + (f" or one of {names}" if names else ""),
+            expected=f"a mask, or column numbers below {count}" + (f", or {known}" * bool(names)),
             came=repr(column),
-            remedy="Give the names of all features as columns=[...] to lock by name.",
+            remedy=f"Give the names of all {count} features as columns=[...] to lock by name.",
         )
 
-    def _for(self, value: Any, path: str) -> Any:
+    def _for(self, name: str, path: str) -> Any:
+        """The setting `name` of one leaf."""
+        value = getattr(self, name)
         if not isinstance(value, Mapping):
             return value
         unknown = set(value) - set(self.paths or [path])
         if unknown:
             raise InvalidArgumentError(
-                "Space",
+                name,
                 expected=f"settings for the leaves that vary, {self.paths or [path]}",
-                came=f"{sorted(unknown)}",
+                came=f"{sorted(map(str, unknown))}",
                 remedy="Name the leaf in vary=... too.",
             )
         return value.get(path)
@@ -157,21 +176,50 @@ class Space:
         return [self.vary] if isinstance(self.vary, str) else list(self.vary)
 
 
+def _table(x: Array) -> Tensor:
+    """The finite rows of a sample, in double precision (n, ...)."""
+    try:
+        sample = torch.as_tensor(x, dtype=torch.float64).detach()
+    except (TypeError, ValueError, RuntimeError):
+        sample = torch.zeros(0)
+    if sample.dim() >= 2:
+        sample = sample[torch.isfinite(sample).flatten(1).all(1)]
+    if sample.dim() < 2 or len(sample) == 0:
+        raise InvalidArgumentError(
+            "x",
+            expected="a sample of inputs (n, ...) of finite numbers",
+            came=f"{type(x).__name__} of shape {tuple(getattr(x, 'shape', ()))}",
+            remedy="Pass an array with the sample axis first, such as the training inputs; of a "
+            "table, table.to_numpy().",
+        )
+    return sample
+
+
 def _spread(name: str, path: str, value: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """A value for every feature of a sample, flat (D,)."""
-    tensor = torch.as_tensor(value)
-    if dtype != torch.bool or tensor.dtype == torch.bool:
-        try:
-            return tensor.to(dtype).cpu().expand(shape).flatten()
-        except RuntimeError:
-            pass
+    try:
+        tensor = torch.as_tensor(value).detach().cpu()
+        if _suits(tensor, dtype):
+            return tensor.to(dtype).expand(shape).flatten()
+        came = f"{tensor.dtype}"
+    except (RuntimeError, TypeError, ValueError):
+        came = _short(value)
+    kind = {torch.bool: "a mask", torch.long: "whole numbers"}.get(dtype, "a number or an array")
     raise InvalidArgumentError(
         name,
-        expected=f"a {'mask' if dtype == torch.bool else 'number or an array'} that broadcasts to "
-        f"one sample, {shape}" + (f", of {path!r}" if path else ""),
-        came=f"shape {tuple(tensor.shape)} of {tensor.dtype}",
+        expected=f"{kind} that broadcasts to one sample, {shape}"
+        + (f", of {path!r}" if path else ""),
+        came=came,
         remedy="Leave out the sample axis: the space is the same for every sample.",
     )
+
+
+def _suits(tensor: Tensor, dtype: torch.dtype) -> bool:
+    """A mask is boolean and a group number is whole; nothing is rounded in silence."""
+    if dtype == torch.bool:
+        return tensor.dtype == torch.bool
+    whole = not tensor.is_floating_point() and not tensor.is_complex()
+    return tensor.dtype != torch.bool and (whole or dtype != torch.long)
 
 
 def _short(value: Any) -> str:

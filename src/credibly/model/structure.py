@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,19 +17,22 @@ Nested = Any
 
 def leaves(x: Nested, path: str = "") -> Iterator[tuple[str, Any]]:
     """Every leaf with its path: keys and positions joined by dots; '' is the whole input."""
-    for key, value in _children(x):
-        yield from leaves(value, f"{path}.{key}" if path else str(key))
-    if _children(x) is _NONE:
+    children = _children(x)
+    if children is None:
         yield path, x
+        return
+    for key, value in children:
+        yield from leaves(value, f"{path}.{key}" if path else str(key))
 
 
 def mapped(x: Nested, function: Callable[[str, Any], Any], path: str = "") -> Nested:
     """The same structure with every leaf replaced by function(path, leaf)."""
-    if _children(x) is _NONE:
+    children = _children(x)
+    if children is None:
         return function(path, x)
     parts = {
         key: mapped(value, function, f"{path}.{key}" if path else str(key))
-        for key, value in _children(x)
+        for key, value in children
     }
     if isinstance(x, Mapping):
         return parts
@@ -38,21 +41,25 @@ def mapped(x: Nested, function: Callable[[str, Any], Any], path: str = "") -> Ne
     return type(x)(parts.values())
 
 
-def as_tensors(x: Nested, *, count: int | None = None) -> Nested:
+def as_tensors(x: Nested) -> Nested:
     """NumPy arrays become tensors; every tensor must have the same number of samples."""
     sizes: dict[str, int] = {}
 
     def convert(path: str, leaf: Any) -> Any:
-        if isinstance(leaf, np.ndarray) and leaf.dtype != object:
-            leaf = torch.from_numpy(np.require(leaf, requirements=["C", "W"]))
-        if isinstance(leaf, Tensor):
-            if leaf.dim() == 0:
-                raise _bad_leaf(path, "a tensor with the sample axis first", "a single number")
-            sizes[path] = len(leaf)
-        return leaf.detach() if isinstance(leaf, Tensor) else leaf
+        if path in sizes:
+            raise _bad_leaf(path, "paths that tell the parts apart", "two parts of this path")
+        if isinstance(leaf, np.ndarray):
+            leaf = _from_numpy(path, leaf)
+        if not isinstance(leaf, Tensor):
+            return leaf
+        if leaf.dim() == 0:
+            raise _bad_leaf(path, "a tensor with the sample axis first", "a single number")
+        sizes[path] = len(leaf)
+        return leaf.clone() if leaf.is_inference() else leaf.detach()  # autograd must accept it
 
-    converted = mapped(x, convert)
-    expected = count if count is not None else next(iter(sizes.values()), 0)
+    with torch.inference_mode(False):
+        converted = mapped(x, convert)
+    expected = next(iter(sizes.values()), 0)
     for path, size in sizes.items():
         if size != expected:
             raise _bad_leaf(path, f"{expected} samples, as the other parts have", f"{size}")
@@ -71,16 +78,25 @@ def rows_of(x: Nested, rows: Tensor | slice) -> Nested:
     return mapped(x, lambda _, leaf: leaf[rows] if isinstance(leaf, Tensor) else leaf)
 
 
-_NONE: tuple[tuple[Any, Any], ...] = ()
+def samples_in(x: Nested) -> int:
+    """The number of samples of an input that `as_tensors` gave."""
+    return next(len(leaf) for _, leaf in leaves(x) if isinstance(leaf, Tensor))
 
 
-def _children(x: Nested) -> Any:
-    """Pairs of key and value of a container; the object _NONE for a leaf."""
+def _children(x: Nested) -> Iterable[tuple[Any, Any]] | None:
+    """Pairs of key and value of a container; None for a leaf."""
     if isinstance(x, Mapping):
-        return list(x.items())
+        return x.items()
     if isinstance(x, list | tuple):
-        return list(enumerate(x))
-    return _NONE
+        return enumerate(x)
+    return None
+
+
+def _from_numpy(path: str, leaf: Any) -> Tensor:
+    try:
+        return torch.from_numpy(np.require(leaf, requirements=["C", "W"]))
+    except (TypeError, ValueError) as error:
+        raise _bad_leaf(path, "an array of numbers", f"an array of {leaf.dtype}") from error
 
 
 def _bad_leaf(path: str, expected: str, came: str) -> InvalidArgumentError:

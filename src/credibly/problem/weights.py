@@ -13,6 +13,7 @@ from credibly.errors import InvalidArgumentError
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import loss_jacobian, losses_only, sketched_trace
 from credibly.model.inputs import enter, finite_rows
+from credibly.model.structure import Nested
 from credibly.types import Array, real_number, whole_number
 
 EXACT_CLASSES = 32
@@ -46,7 +47,7 @@ def resolve_weights(
 
 
 def auto_gamma(
-    clf: Classifier, x: Array, *, kappa: float = 1.0, sample: int = 64, chunk_size: int = 64
+    clf: Classifier, x: Nested = None, *, kappa: float = 1.0, sample: int = 64, chunk_size: int = 64
 ) -> float:
     """Gamma from the model alone: kappa times the median of tr(A A^T) / K at the inputs.
 
@@ -56,7 +57,8 @@ def auto_gamma(
 
     Args:
         clf: the classifier.
-        x: inputs (n, ...); of more than `sample`, evenly spaced ones are used.
+        x: inputs as in `credibility`; of more than `sample`, evenly spaced ones are used. Leave it
+            out for a classifier that is bound to its inputs.
         kappa: how risk-averse to be; larger moves inputs less.
         sample: most inputs looked at.
         chunk_size: inputs handled at a time.

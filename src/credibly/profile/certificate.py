@@ -11,7 +11,8 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
-from credibly.model.inputs import as_inputs, enter
+from credibly.model.inputs import as_inputs, check_reachable, enter
+from credibly.model.structure import Nested
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.problem.weights import as_numbers, resolve_weights
 from credibly.profile.arguments import check_bounds, check_chunk_size
@@ -77,7 +78,7 @@ class Certificate:
 
 def certify(
     clf: Classifier,
-    x0: Array,
+    x0: Nested,
     x: Array,
     *,
     gamma: float | Literal["auto"] | None = None,
@@ -95,8 +96,9 @@ def certify(
 
     Args:
         clf: the classifier.
-        x0: the inputs that were asked about (n, ...).
-        x: the proposed x+ (n, ...).
+        x0: the inputs that were asked about, as in `credibility`; None for a classifier that is
+            bound to them.
+        x: the proposed x+ (n, ...), as in `profile.perturbed`.
         gamma: as in `credibility`; exactly one of gamma and weights.
         weights: as in `credibility`.
         multipliers: lambda (n, K); by default -2 c / w, which satisfy the fixed point by design.
@@ -120,8 +122,9 @@ def certify(
             came=f"{tuple(answer.shape)}",
             remedy="Pass one answer for each input.",
         )
+    check_reachable(clf, x, answer)
     check_chunk_size(chunk_size)
-    bounds = check_bounds(bounds, clf.decode(start))
+    bounds = check_bounds(bounds, clf.free_values(start))
     _check_counts(probes=probes, gradient_samples=gradient_samples)
     check_model(clf, start)
     w = resolve_weights(clf, start, gamma=gamma, weights=weights)

@@ -13,6 +13,7 @@ from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only
 from credibly.model.inputs import enter, finite_rows
+from credibly.model.structure import Nested
 from credibly.problem.constrained import AugmentedProblem
 from credibly.problem.weights import as_numbers
 from credibly.profile.arguments import check_chunk_size
@@ -24,7 +25,7 @@ from credibly.solve.constrained import (
     Iterate,
     starting_point,
 )
-from credibly.types import Array, per_sample
+from credibly.types import Array, Limits, per_sample
 
 
 class Feasibility(Enum):
@@ -79,7 +80,7 @@ class ConstrainedSolution:
 
 def solve_constrained(
     clf: Classifier,
-    x0: Array,
+    x0: Nested,
     credences: Array,
     *,
     method: ConstrainedMethod | None = None,
@@ -90,7 +91,8 @@ def solve_constrained(
 
     Args:
         clf: the classifier.
-        x0: inputs (n, ...).
+        x0: inputs as in `credibility`; None for a classifier that is bound to them. Bounds of a
+            `Space` are kept.
         credences: c (n, K). A positive one cannot be met, since losses are never negative: such
             samples are infeasible, with infinite risk.
         method: `AugmentedLagrangian()` by default; `ClassicalArrowHurwicz()` is the paper's.
@@ -120,6 +122,7 @@ def _solved(
         clf,
         clean,
         torch.ones_like(losses[0]),
+        _bounds(clf, finite),
         credences=credences,
         duals=torch.zeros_like(losses),
         penalty=torch.ones_like(losses[:, :1]),
@@ -129,6 +132,16 @@ def _solved(
     if bool(going.any()):
         method.improve(problem, at, going, goal)
     return _solution(problem, at, finite, goal)
+
+
+def _bounds(clf: Classifier, finite: Tensor) -> Limits | None:
+    """Those of the space; none for samples that are not finite."""
+    limits = clf.limits(None)
+    if limits is None:
+        return None
+    low, high = (torch.as_tensor(side) for side in limits)
+    unknown = ~finite[:, None]
+    return low.masked_fill(unknown, -torch.inf), high.masked_fill(unknown, torch.inf)
 
 
 def _solution(

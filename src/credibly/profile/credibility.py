@@ -71,7 +71,7 @@ def credibility(
     clf, x0 = enter(clf, x)
     solver = check_solver(solver, default=Hybrid())
     check_chunk_size(chunk_size)
-    bounds = check_bounds(bounds, clf.decode(x0))
+    bounds = check_bounds(bounds, clf.free_values(x0))
     with undisturbed(x0) as x0:
         check_model(clf, x0)
         w = resolve_weights(clf, x0, gamma=gamma, weights=weights)

@@ -23,7 +23,7 @@ from credibly.model.derivatives import (
     output_jacobian,
     tracked_slope,
 )
-from credibly.model.inputs import enter
+from credibly.model.inputs import enter_again
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.profile.profile import Profile
 from credibly.solve.linear import conjugate_gradients
@@ -70,12 +70,14 @@ def attached_credibility(
             came=f"{int((~profile.usable).sum())} that were not",
             remedy="Choose the others first: profile[profile.usable].",
         )
-    clf, _ = enter(clf, profile.x0)
     given = profile.x0 if x0 is None else x0
     w = torch.tensor(profile.settings.weights).to(given) if weights is None else weights
     _check_match(profile, given, w)
     _check_curvature(curvature)
-    start, answer = clf.encode(given), clf.encode(profile.perturbed)
+    clf, _ = enter_again(clf, profile.x0, profile.settings.space)
+    answer = clf.encode(profile.perturbed)
+    clf = clf.based_at(given)  # locked and tied features of the input act through the model, too
+    start = clf.encode(given)
     slope = tracked_slope(clf, answer, lambda losses: (losses.square() / (2 * w)).sum(1))
     mismatch = answer + slope - start  # zero at the answer; its graph is what counts
     problem = FitRiskProblem(clf, start.detach(), w.detach())

@@ -13,6 +13,7 @@ from credibly.errors import InvalidArgumentError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.inputs import enter
+from credibly.model.structure import Nested
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.problem.weights import resolve_weights
 from credibly.profile.arguments import (
@@ -27,7 +28,7 @@ from credibly.profile.profile import Profile
 from credibly.solve.base import Solver
 from credibly.solve.gradient_descent import GradientDescent
 from credibly.solve.hybrid import Hybrid
-from credibly.types import Array, Bounds
+from credibly.types import Bounds
 
 FIRST = Hybrid(effort=0.5)
 """The largest gamma has no neighbour to start from."""
@@ -80,7 +81,7 @@ class CredibilityPath:
 
 def credibility_path(
     clf: Classifier,
-    x: Array,
+    x: Nested,
     gammas: Sequence[float],
     *,
     solver: Solver | None = None,
@@ -96,7 +97,7 @@ def credibility_path(
 
     Args:
         clf: the classifier.
-        x: inputs (n, ...).
+        x: inputs as in `credibility`; None for a classifier that is bound to its inputs.
         gammas: at least two different positive numbers, in any order; close neighbours (a factor
             of 1.5 or so) are followed more exactly.
         solver: used for each gamma. By default `Hybrid(effort=0.5)` for the first and nine
@@ -110,14 +111,14 @@ def credibility_path(
     ordered = _descending(gammas)
     first, later = check_solver(solver, default=FIRST), check_solver(solver, default=SHORT)
     check_chunk_size(chunk_size)
-    bounds = check_bounds(bounds, clf.decode(x0))
+    bounds = check_bounds(bounds, clf.free_values(x0))
     profiles: list[Profile] = []
     with undisturbed(x0) as x0, ticking(progress) as tick:
         check_model(clf, x0)
         for number, gamma in enumerate(ordered):
             weights = resolve_weights(clf, x0, gamma=gamma, weights=None)
             problem = FitRiskProblem(clf, x0, weights, clf.limits(bounds))
-            start = clf.encode(profiles[-1].perturbed) if profiles else None
+            start = problem.project(clf.encode(profiles[-1].perturbed)) if profiles else None
             chosen = first if start is None else later
             profiles.append(
                 solved_profile(problem, chosen, chunk_size=chunk_size, start=start, bounds=bounds)

@@ -11,7 +11,7 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import loss_jacobian, losses_only
-from credibly.model.inputs import as_inputs, enter
+from credibly.model.inputs import as_inputs, enter_again
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.profile.arguments import check_chunk_size
 from credibly.profile.credibility import undisturbed
@@ -87,13 +87,14 @@ def try_tradeoff(
         chunk_size: samples handled at a time.
     """
     _check(directions, radii, chunk_size)
-    clf, start = enter(clf, profile.x0)
+    clf, start = enter_again(clf, profile.x0, profile.settings.space)
     brought = _as_others(clf, profile, others or {})
     parts: list[dict[str, Tensor]] = []
     with undisturbed(start):
+        whole = _problem(clf, start, profile)
         for begin in range(0, len(profile), chunk_size):
             rows = slice(begin, begin + chunk_size)
-            chunk = _chunk(clf, profile, rows)
+            chunk = whole[0].select(rows), whole[1][rows]
             tried = dict(_nearby(*chunk, directions, radii, seed + begin))
             tried |= {name: [x[rows]] for name, x in brought.items()}
             parts.append(_margins(*chunk, tried))
@@ -143,10 +144,12 @@ def try_assumption_2(
     """
     _check(directions, radii, chunk_size)
     found = []
-    clf, start = enter(clf, profile.x0)
+    clf, start = enter_again(clf, profile.x0, profile.settings.space)
     with undisturbed(start):
+        whole = _problem(clf, start, profile)
         for begin in range(0, len(profile), chunk_size):
-            problem, x = _chunk(clf, profile, slice(begin, begin + chunk_size))
+            rows = slice(begin, begin + chunk_size)
+            problem, x = whole[0].select(rows), whole[1][rows]
             found.append(_tangent_margins(problem, x, directions, radii, seed + begin))
     margins = torch.cat(found, dim=2)  # (radii, directions, n)
     # x' = x+ moves by rounding only: such differences say nothing about curvature
@@ -176,11 +179,11 @@ def _tangent_margins(
     return torch.stack(rows).reshape(len(radii), directions, len(x))
 
 
-def _chunk(clf: Classifier, profile: Profile, rows: slice) -> tuple[FitRiskProblem, Tensor]:
+def _problem(clf: Classifier, start: Tensor, profile: Profile) -> tuple[FitRiskProblem, Tensor]:
+    """The problem that the profile solved, and its answer."""
     weights = torch.tensor(profile.settings.weights).to(profile.x0)
-    limits = clf.limits(profile.settings.bounds)
-    problem = FitRiskProblem(clf, clf.encode(profile.x0), weights, limits).select(rows)
-    return problem, clf.encode(profile.perturbed)[rows]
+    problem = FitRiskProblem(clf, start, weights, clf.limits(profile.settings.bounds))
+    return problem, clf.encode(profile.perturbed)
 
 
 def _nearby(

@@ -118,7 +118,7 @@ class ClassicalArrowHurwicz(ConstrainedMethod):
             at.passes[rows] += 1
             finite = torch.isfinite(point.objective)
             rows, kept = _still_open(rows, (at.residual(problem) <= goal)[rows] | ~finite)
-            at.x[rows] = (point.x - self.primal_step * point.gradient)[kept]
+            at.x[rows] = part.project(point.x - self.primal_step * point.gradient)[kept]
             ascent = multipliers + self.dual_step * part.excess(point.losses)
             at.multipliers[rows] = ascent.clamp(min=0)[kept]
 
