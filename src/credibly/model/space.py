@@ -198,7 +198,9 @@ def _table(x: Array) -> Tensor:
 def _spread(name: str, path: str, value: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """A value for every feature of a sample, flat (D,)."""
     try:
-        tensor = torch.as_tensor(value).detach().cpu()
+        # by way of NumPy: torch would read a plain 0.1 in single precision
+        tensor = torch.as_tensor(value if isinstance(value, Tensor) else np.asarray(value))
+        tensor = tensor.detach().cpu()
         if _suits(tensor, dtype):
             return tensor.to(dtype).expand(shape).flatten()
         came = f"{tensor.dtype}"

@@ -1,0 +1,126 @@
+import numpy as np
+import pytest
+import torch
+
+from credibly import InvalidArgumentError, Space
+
+
+def mask(space, shape=(4,), path=""):
+    return space.locked_mask(path, shape).tolist()
+
+
+@pytest.mark.parametrize(
+    "locked",
+    [
+        [1, 3], (1, -1), np.array([1, 3]), torch.tensor([3, 1]), [3, 1, 1],
+        [False, True, False, True], np.array([False, True, False, True]),
+        torch.tensor([False, True, False, True]), [np.bool_(False), np.bool_(True)] * 2,
+        ["b", "d"], np.array(["b", "d"]),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_features_are_locked_by_number_name_or_mask(locked):
+    assert mask(Space(locked=locked, columns="abcd")) == [False, True, False, True]
+
+
+@pytest.mark.parametrize("locked", [2, np.int64(2), "c", torch.tensor(2)], ids=repr)
+def test_a_single_column_needs_no_list(locked):
+    assert mask(Space(locked=locked, columns=["a", "b", "c", "d"])) == [False, False, True, False]
+
+
+def test_columns_are_those_of_the_last_axis_and_masks_broadcast():
+    assert mask(Space(locked=[0]), (2, 3)) == [True, False, False] * 2
+    rows = torch.tensor([[True], [False]])
+    assert mask(Space(locked=rows), (2, 3)) == [True] * 3 + [False] * 3
+
+
+def test_scales_broadcast_and_those_of_locked_features_do_not_matter():
+    space = Space(scale=torch.tensor([2.0, 0.0, torch.nan, -1.0]), locked=[1, 2, 3])
+    assert space.scale_of("", (4,)).tolist() == [2.0, 1.0, 1.0, 1.0]
+    assert Space(scale=[[3.0], [4.0]]).scale_of("", (2, 2)).tolist() == [3.0, 3.0, 4.0, 4.0]
+    assert Space(scale=0.1).scale_of("", (1,)).tolist() == [0.1]  # not rounded to single
+    parameter = torch.nn.Parameter(torch.ones(4))
+    assert not Space(scale=parameter).scale_of("", (4,)).requires_grad
+
+
+def test_bounds_of_locked_features_do_not_matter():
+    low, high = Space(bounds=([0.0, 5.0], [1.0, 5.0]), locked=[1]).bounds_of("", (2,))
+    assert low.tolist() == [0.0, 5.0]
+    assert high.tolist() == [1.0, 5.0]
+
+
+def test_settings_by_leaf():
+    space = Space(vary=["a", "b"], scale={"a": 2.0}, locked={"b": [0]})
+    assert space.scale_of("a", (1,)).tolist() == [2.0]
+    assert space.scale_of("b", (1,)).tolist() == [1.0]
+    assert mask(space, (2,), "a") == [False, False]
+    assert mask(space, (2,), "b") == [True, False]
+
+
+def test_standardised_takes_the_deviations_of_a_sample():
+    x = np.random.default_rng(0).normal(size=(50, 3)) * [1.0, 10.0, 0.0]
+    space = Space.standardised(x, locked=[0], bounds=(-9.0, 9.0))
+    assert np.allclose(space.scale_of("", (3,))[1], x[:, 1].std(ddof=1), rtol=1e-12)
+    assert mask(space, (3,)) == [True, False, True]
+    assert space.bounds == (-9.0, 9.0)
+    images = torch.randn(8, 2, 3, dtype=torch.float64)
+    assert torch.equal(Space.standardised(images).scale_of("", (2, 3)), images.std(0).flatten())
+
+
+def test_standardised_leaves_out_rows_that_are_not_finite():
+    x = torch.randn(20, 2, dtype=torch.float64)
+    with_gaps = torch.cat([x, torch.tensor([[torch.nan, 0.0], [0.0, torch.inf]])])
+    scale = Space.standardised(with_gaps).scale_of("", (2,))
+    assert torch.equal(scale, x.std(0))
+
+
+def test_standardised_knows_the_leaf_that_varies():
+    x = torch.randn(9, 2, dtype=torch.float64)
+    space = Space.standardised(x, vary="table", locked={"table": [1]})
+    assert mask(space, (2,), "table") == [False, True]
+
+
+def test_a_space_describes_itself_in_one_line():
+    space = Space(vary="a", scale=torch.ones(3), bounds=(0.0, np.ones(3)), locked=["sex"])
+    text = space.describe()
+    assert text == (
+        "Space(vary='a', scale=array(3,), locked=['sex'], bounds=(0.0, array(3,)))"
+    )
+    assert Space().describe() == "Space()"
+    assert Space(scale={"a": 2.0}).describe() == "Space(scale={a: 2.0})"
+
+
+SHAPE = (3,)
+
+
+@pytest.mark.parametrize(
+    ("ask", "argument", "match"),
+    [
+        (lambda: Space(scale=[1.0, 0.0, 2.0]).scale_of("", SHAPE), "scale", "1 that are not.*Lock"),
+        (lambda: Space(scale=torch.nan).scale_of("", SHAPE), "scale", "3 that are not"),
+        (lambda: Space(scale=torch.ones(2)).scale_of("", SHAPE), "scale", "sample axis"),
+        (lambda: Space(scale="big").scale_of("a", SHAPE), "scale", "of 'a'.*'big'"),
+        (lambda: Space(locked=[3]).locked_mask("", SHAPE), "locked", "below 3.*got 3"),
+        (lambda: Space(locked=["a"]).locked_mask("", SHAPE), "locked", "'a'.*columns="),
+        (lambda: Space(locked=["z"], columns="abc").locked_mask("", SHAPE), "locked", "one of"),
+        (lambda: Space(locked=["a"], columns="ab").locked_mask("", SHAPE), "locked", "2 columns"),
+        (lambda: Space(locked=[0.5]).locked_mask("", SHAPE), "locked", "got 0.5"),
+        (lambda: Space(locked=[True, False]).locked_mask("", SHAPE), "locked", "a mask"),
+        (lambda: Space(tied=[0.0, 0.0, 1.0]).tied_numbers("", SHAPE), "tied", "whole numbers"),
+        (lambda: Space(tied=torch.ones(3, dtype=bool)).tied_numbers("", SHAPE), "tied", "whole"),
+        (lambda: Space(bounds=3.0).bounds_of("", SHAPE), "bounds", r"\(low, high\).*-inf"),
+        (lambda: Space(bounds=(1.0, 0.0)).bounds_of("", SHAPE), "bounds", "3 features.*locked"),
+        (lambda: Space(bounds=(0.0, torch.nan)).bounds_of("", SHAPE), "bounds", "3 features"),
+        (lambda: Space(scale={"b": 1.0}, vary="a").scale_of("a", SHAPE), "scale", "'b'.*vary="),
+        (lambda: Space(vary=[]), "vary", "at least one path"),
+        (lambda: Space(vary=["a", "a"]), "vary", "each once"),
+        (lambda: Space(vary=[1]), "vary", "path of a leaf"),
+        (lambda: Space.standardised(torch.ones(3)), "x", r"\(n, \.\.\.\)"),
+        (lambda: Space.standardised("table"), "x", "str.*to_numpy"),
+        (lambda: Space.standardised(torch.full((3, 2), torch.nan)), "x", "finite"),
+    ],
+)
+def test_what_makes_no_space_is_refused(ask, argument, match):
+    with pytest.raises(InvalidArgumentError, match=match) as caught:
+        ask()
+    assert caught.value.argument == argument
