@@ -83,9 +83,7 @@ def test_standardised_knows_the_leaf_that_varies():
 def test_a_space_describes_itself_in_one_line():
     space = Space(vary="a", scale=torch.ones(3), bounds=(0.0, np.ones(3)), locked=["sex"])
     text = space.describe()
-    assert text == (
-        "Space(vary='a', scale=array(3,), locked=['sex'], bounds=(0.0, array(3,)))"
-    )
+    assert text == ("Space(vary='a', scale=array(3,), locked=['sex'], bounds=(0.0, array(3,)))")
     assert Space().describe() == "Space()"
     assert Space(scale={"a": 2.0}).describe() == "Space(scale={a: 2.0})"
 

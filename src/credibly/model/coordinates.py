@@ -56,7 +56,9 @@ class Coordinates:
                 came="all of them locked",
                 remedy="Unlock what the question is about.",
             )
-        factor = torch.where(slot >= 0, scale / sizes[slot.clamp(min=0)].double().sqrt(), 0.0).to(origin)
+        factor = torch.where(slot >= 0, scale / sizes[slot.clamp(min=0)].double().sqrt(), 0.0).to(
+            origin
+        )
         _check_precision(factor[(slot >= 0).to(origin.device)])
         low, high = _limits([space.bounds_of(*where) for where in shapes], shapes)
         bare = Coordinates(

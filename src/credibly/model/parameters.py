@@ -132,6 +132,13 @@ def vary_parameters(
 
 def _chosen(net: nn.Module, parameters: str | Sequence[str] | None) -> list[str]:
     own = [name for name, tensor in net.named_parameters() if tensor.is_floating_point()]
+    if not own:
+        raise InvalidArgumentError(
+            "parameters",
+            expected="a model that has floating parameters",
+            came=f"{type(net).__name__} with no parameters",
+            remedy="Move its inputs instead: credibility(clf, x, ...).",
+        )
     if parameters is None:
         layers = [name.rpartition(".")[0] for name in own]
         return [name for name, layer in zip(own, layers, strict=True) if layer == layers[-1]]
