@@ -130,7 +130,7 @@ def test_spaces_and_modules_are_refused():
     ):
         with pytest.raises(InvalidArgumentError, match=r"^`clf`.*plain inputs.*Classifier\(net\)"):
             minimum_norm_attacks(clf, x, bounds=(-9.0, 9.0))
-    with pytest.raises(InvalidArgumentError, match="^`clf`.*Wrap"):
+    with pytest.raises(InvalidArgumentError, match=r"^`clf`.*Wrap"):
         minimum_norm_attacks(net, x, bounds=(-9.0, 9.0))
 
 

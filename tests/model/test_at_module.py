@@ -76,8 +76,8 @@ def test_all_doors_take_the_bound_one(net):
     assert close(cr.attached_credibility(bound, profile).detach(), profile.credibility, 1e-10)
     with pytest.raises(InvalidArgumentError, match=r"^`clf`.*not bound.*bind\(clf, x\)"):
         cr.try_tradeoff(clf, profile)
-    parts = [cr.credibility(bound.select(r), gamma=50.0, solver=EXACT) for r in
-             (slice(0, 1), torch.tensor([3, 1]), torch.tensor([False, False, True, False]))]  # fmt: skip
+    chosen = (slice(0, 1), torch.tensor([3, 1]), torch.tensor([False, False, True, False]))
+    parts = [cr.credibility(bound.select(rows), gamma=50.0, solver=EXACT) for rows in chosen]
     joined = torch.cat([part.credibility for part in parts])
     assert close(joined, profile.credibility[[0, 3, 1, 2]])
     assert hooks(net) == 0

@@ -50,11 +50,11 @@ def test_limits_are_inside_the_bounds_to_the_last_bit_and_no_further_than_roundi
     found = coordinates(x, scale=scale, tied=tied, locked=locked, bounds=(low, high))
     least, most = found.limits(None)
     slack = 64 * torch.finfo(dtype).eps * (1 + x.abs() + high.abs()) / scale.to(dtype)
-    for limit, gap in (
+    for limit, distance in (
         (least, found.decode(least) - low.to(dtype)),
         (most, high.to(dtype) - found.decode(most)),
     ):
-        gap = gap[:, ~locked]
+        gap = distance[:, ~locked]
         assert bool((gap >= 0).all())
         # at least one feature of every coordinate has reached its bound
         relative = gap / scale.to(dtype)[~locked] - slack[:, ~locked]

@@ -243,7 +243,7 @@ class Tuple(nn.Module):
 def test_outputs_must_be_picked():
     net, x = Tuple().double().eval(), models.inputs(2, 3)
     for chosen in (None, "first"):
-        with pytest.raises(ModelError, match="returned a tuple.*pick="):
+        with pytest.raises(ModelError, match=r"returned a tuple.*pick="):
             cr.credibility(vary_parameters(Classifier(net), x, chosen), gamma=1.0)
     picked = Classifier(net, pick=lambda found: found[0])
     assert isinstance(vary_parameters(picked, x), OverLastLinear)
@@ -263,7 +263,7 @@ def test_inside_of_inference_mode(net):
     ("make", "match"),
     [
         (lambda net, x: vary_parameters(Classifier(net.forward), x), "^`clf`.*Module.*pick="),
-        (lambda net, x: vary_parameters(net, x), r"^`clf`.*Wrap"),
+        (vary_parameters, r"^`clf`.*Wrap"),
         (lambda net, x: vary_parameters(cr.bind(Classifier(net), x), x), "^`clf`"),
         (lambda net, x: vary_parameters(Classifier(net), x, "5"), r"^`parameters`.*\['5'\].*named"),
         (lambda net, x: vary_parameters(Classifier(net), x, ["4", "4.w"]), "^`parameters`.*'4.w'"),

@@ -1,0 +1,98 @@
+"""What a thousand classes cost: seconds a pass of K = 1000 against K = 10, for the same body.
+
+    python -m benchmarks.many_classes
+
+One backward serves all classes, so a pass should cost what the body and the last layer cost. The
+two solves take turns within one run and the ratio of neighbours counts: the machine is noisy. The
+bare ratio is that of forward and backward alone, without any of this package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+import credibly as cr
+from credibly.data.sample import load_sample
+
+FEW, MANY, BATCH, STEPS = 10, 1000, 64, 12
+
+
+def body() -> tuple[nn.Module, Tensor]:
+    """The embedded network without its last layer, and images."""
+    sample = load_sample()
+    layers = [name for name, part in sample.net.named_modules() if isinstance(part, nn.Linear)]
+    parent, _, own = layers[-1].rpartition(".")
+    setattr(sample.net.get_submodule(parent) if parent else sample.net, own, nn.Identity())
+    return sample.net.eval().requires_grad_(False), sample.images[:BATCH]
+
+
+def model(front: nn.Module, features: int, classes: int) -> nn.Module:
+    """The same body with a head of so many classes."""
+    torch.manual_seed(0)
+    return nn.Sequential(front, nn.Linear(features, classes)).eval().requires_grad_(False)
+
+
+def solved(net: nn.Module, x: Tensor, solver: cr.Solver) -> Callable[[], float]:
+    """Seconds a pass of a solve."""
+    clf = cr.Classifier(net)
+    gamma = cr.auto_gamma(clf, x, sample=8)
+
+    def once() -> float:
+        begin = time.perf_counter()
+        profile = cr.credibility(clf, x, gamma=gamma, solver=solver)
+        return (time.perf_counter() - begin) / float(profile.passes.mean())
+
+    return once
+
+
+def bare(net: nn.Module, x: Tensor) -> Callable[[], float]:
+    """Seconds of a forward and a backward alone."""
+
+    def once() -> float:
+        begin = time.perf_counter()
+        for _ in range(STEPS):
+            given = x.clone().requires_grad_(True)
+            torch.autograd.grad(torch.logsumexp(net(given), 1).sum(), given)
+        return (time.perf_counter() - begin) / STEPS
+
+    return once
+
+
+def ratio(few: Callable[[], float], many: Callable[[], float], rounds: int) -> tuple[float, ...]:
+    """Medians: seconds of few, of many, and of their quotient within a round."""
+    few(), many()
+    pairs = sorted((b / a, a, b) for a, b in ((few(), many()) for _ in range(rounds)))
+    return tuple(sorted(column)[rounds // 2] for column in zip(*pairs, strict=True))
+
+
+def main() -> None:
+    """Print one line a kind of pass."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9)
+    rounds = parser.parse_args().rounds
+    front, x = body()
+    with torch.no_grad():
+        features = front(x[:1]).shape[1]
+    nets = [model(front, features, classes) for classes in (FEW, MANY)]
+    print(f"{BATCH} images, {features} features before the head, median of {rounds} rounds")
+    descent = cr.GradientDescent(steps=STEPS, patience=None, tolerance=0.0)
+    for name, kind in (
+        ("descent", partial(solved, solver=descent)),
+        ("default", partial(solved, solver=cr.Hybrid(effort=0.3))),
+        ("bare", bare),
+    ):
+        times, few, many = ratio(kind(nets[0], x), kind(nets[1], x), rounds)
+        print(
+            f"{name:>8}: {1e3 * few:.1f} ms a pass at K = {FEW}, {1e3 * many:.1f} ms at "
+            f"K = {MANY}: ratio {times:.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
