@@ -213,6 +213,11 @@ def test_nan_in_a_part_is_the_matter_of_its_sample_alone(mixed):
     others, expected = [0, 2, 4], cr.credibility(clf, clean, gamma=GAMMA, solver=EXACT)
     assert same_profiles(profile[others], expected[others])
     assert profile.usable.tolist() == [True, False, True, False, True]
+    assert bool(cr.credibility(clf, x, gamma="auto").usable[0])
+    x["views"].right[:] = torch.nan  # nothing left to set gamma by
+    with pytest.raises(InvalidArgumentError, match=r"^`gamma`.*Pass gamma as a number"):
+        cr.credibility(clf, x, gamma="auto")
+    assert not bool(cr.credibility(clf, x, gamma=GAMMA).usable.any())
 
 
 SPACES = {

@@ -88,7 +88,8 @@ def _auto(
     energies = torch.cat(
         [_mean_energy(clf.select(part), x0[part]) for part in torch.split(chosen, chunk_size)]
     )
-    median = float(energies[torch.isfinite(energies)].double().quantile(0.5))
+    finite = energies[torch.isfinite(energies)].double()
+    median = float(finite.quantile(0.5)) if len(finite) else math.nan
     if not (median > 0 and math.isfinite(median)):
         raise InvalidArgumentError(
             "gamma",

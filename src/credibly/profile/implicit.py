@@ -48,9 +48,9 @@ def attached_credibility(
 
     Backward through the result gives gradients by `x0`, by `weights` and by the parameters of the
     model, whichever require them; so a profile can stand inside a training loss or an attack. The
-    formula holds at a minimum where the model is twice differentiable. On a ReLU network it is that
-    of the linear piece x+ lies in, and x+ usually lies on the edge of several: take it as a
-    direction, not as a number.
+    formula holds at a minimum where the model is twice differentiable and no bound is active. On a
+    ReLU network it is that of the linear piece x+ lies in, and x+ usually lies on the edge of
+    several: take it as a direction, not as a number.
 
     Args:
         clf: the classifier the profile was made with.
