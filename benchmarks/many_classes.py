@@ -84,7 +84,7 @@ def main() -> None:
     descent = cr.GradientDescent(steps=STEPS, patience=None, tolerance=0.0)
     for name, kind in (
         ("descent", partial(solved, solver=descent)),
-        ("default", partial(solved, solver=cr.Hybrid(effort=0.3))),
+        ("hybrid", partial(solved, solver=cr.Hybrid(effort=0.3))),
         ("bare", bare),
     ):
         times, few, many = ratio(kind(nets[0], x), kind(nets[1], x), rounds)
