@@ -119,7 +119,7 @@ class GaussNewton(Stage[ProxLinearState]):
         outputs, jacobian = state.outputs.clone(), state.jacobian.clone()
         chosen = rows.nonzero().squeeze(1)
         outputs[chosen], jacobian[chosen] = output_jacobian(
-            problem.classifier, state.point.x[chosen]
+            problem.classifier.select(chosen), state.point.x[chosen]
         )
         cost = state.cost + rows * (FORWARD + BACKWARD * outputs.shape[1])
         return replace(state, outputs=outputs, jacobian=jacobian, cost=cost)
