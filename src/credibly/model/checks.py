@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from credibly.errors import CrediblyWarning, InvalidArgumentError, ModelError
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import losses_and_pull
+from credibly.model.derivatives import losses_and_pull, ordinary_path
 from credibly.model.inputs import finite_rows
 
 
@@ -34,7 +34,7 @@ def check_model(classifier: Classifier, x: Tensor) -> None:
         alone = torch.cat(
             [_outputs(classifier.select(one), pair[one]) for one in (slice(0, 1), slice(1, 2))]
         )
-        with torch.inference_mode(False), torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad(), ordinary_path():
             raw = classifier.raw_outputs(pair.clone())
         rounding = _rounding(raw, together)
         _check_repeatable(together, again, rounding)
@@ -75,7 +75,7 @@ def _check_gradient(classifier: Classifier, x: Tensor, outputs: Tensor) -> None:
 
 def _outputs(classifier: Classifier, x: Tensor) -> Tensor:
     try:
-        with torch.inference_mode(False), torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad(), ordinary_path():
             given = x.clone()
             writes = given._version  # noqa: SLF001  # autograd's own count of writes into a tensor
             outputs = classifier.logits(given)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from credibly.errors import ModelError
 from credibly.model.classifier import Classifier
@@ -22,8 +23,35 @@ BACKWARD = 2.0 / 3.0
 @contextmanager
 def differentiable(classifier: Classifier) -> Iterator[None]:
     """Allow gradients inside `no_grad` and `inference_mode`, and leave everything as it was."""
-    with torch.inference_mode(False), torch.enable_grad(), _native_recurrence(classifier):
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        _native_recurrence(classifier),
+        ordinary_path(),
+    ):
         yield
+
+
+@contextmanager
+def twice_differentiable(classifier: Classifier) -> Iterator[None]:
+    """The same with attention spelled out: its fused kernels have one derivative only."""
+    with differentiable(classifier), sdpa_kernel(SDPBackend.MATH):
+        yield
+
+
+@contextmanager
+def ordinary_path() -> Iterator[None]:
+    """Run torch's own transformer layers as they are differentiated.
+
+    Without gradients, in eval mode, they take a fast path with other values: it gives zeros at
+    padded positions. The losses of a forward alone must be those that the gradient belongs to.
+    """
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 @contextmanager
@@ -63,7 +91,7 @@ class Evaluation:
 
 def losses_only(classifier: Classifier, x: Tensor) -> Tensor:
     """Losses (n, K): one forward."""
-    with torch.inference_mode(False), torch.no_grad():
+    with torch.inference_mode(False), torch.no_grad(), ordinary_path():
         return classifier.losses(ordinary(x))
 
 
@@ -120,7 +148,7 @@ class OutputLinearisation:
 
     def __init__(self, classifier: Classifier, x: Tensor) -> None:
         self._classifier = classifier
-        with differentiable(classifier):
+        with twice_differentiable(classifier):
             self._x = leaf(x)
             self._outputs = classifier.logits(self._x)
             # J^T u is linear in u, so the derivative of <J^T u, v> in u is J v, for any u.
@@ -144,7 +172,7 @@ class HessianProducts:
 
     def __init__(self, classifier: Classifier, x: Tensor, fit: Callable[[Tensor], Tensor]) -> None:
         self._classifier = classifier
-        with differentiable(classifier):
+        with twice_differentiable(classifier):
             self._x = leaf(x)
             self._slope = _gradient(fit(classifier.losses(self._x)).sum(), self._x, graph=True)
 
@@ -160,7 +188,7 @@ def tracked_slope(classifier: Classifier, x: Tensor, fit: Callable[[Tensor], Ten
 
     Its derivative by x is cut; those by parameters and by tensors inside `fit` are not.
     """
-    with differentiable(classifier):
+    with twice_differentiable(classifier):
         x = leaf(x)
         return _gradient(fit(classifier.losses(x)).sum(), x, graph=True)
 
