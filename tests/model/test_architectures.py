@@ -251,3 +251,15 @@ def test_complex_numbers_inside_a_network():
         return (torch.fft.fft(x.to(torch.complex128)) @ matrix.T).abs().log1p() @ head.T
 
     check_profile(cr.Classifier(net), drawn(3, 12, seed=5))
+
+
+def test_a_module_in_half_precision_is_refused():
+    net = WordNet(BODIES["convolution"]()).to(torch.bfloat16).eval()
+    with pytest.raises(cr.ModelError, match=r"bfloat16.*net.float\(\)"):
+        cr.credibility(cr.Classifier(net, module="embedding"), torch.ones(2, 4).long(), gamma=1.0)
+
+
+def test_a_model_that_fails_on_its_inputs_says_so():
+    net = ready(WordNet(BODIES["gru"]()))
+    with pytest.raises(cr.ModelError, match="the model failed on the inputs with IndexError"):
+        cr.credibility(cr.Classifier(net, module="embedding"), torch.full((2, 4), 99), gamma=1.0)

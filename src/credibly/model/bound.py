@@ -14,6 +14,7 @@ from credibly.errors import InvalidArgumentError, ModelError
 from credibly.model.batches import check_batch, check_classifier
 from credibly.model.classifier import Classifier
 from credibly.model.coordinates import Coordinates
+from credibly.model.derivatives import ordinary_path
 from credibly.model.space import Space
 from credibly.model.structure import Nested, as_tensors, leaves, mapped, rows_of, samples_in
 from credibly.types import Bounds, Limits
@@ -155,8 +156,14 @@ class AtModule(InSpace):
         seen: list[Any] = []
         handle = self._part().register_forward_hook(lambda _m, _i, output: seen.append(output))
         try:
-            with torch.inference_mode(False), torch.no_grad():
+            with torch.inference_mode(False), torch.no_grad(), ordinary_path():
                 self.run(self.inputs)
+        except Exception as error:
+            raise ModelError(
+                f"the model failed on the inputs with {type(error).__name__}: {error}",
+                remedy="Try it yourself on the same inputs; with unpack=True a mapping is passed "
+                "as keywords and a tuple as positional arguments.",
+            ) from error
         finally:
             handle.remove()
         count = samples_in(self.inputs)
@@ -168,6 +175,12 @@ class AtModule(InSpace):
                 f"each of the {count} samples",
                 came=f"{self.module!r} with {came}",
                 remedy="Name a part that does, such as the embedding itself and not its parent.",
+            )
+        if seen[0].dtype in (torch.float16, torch.bfloat16):
+            raise ModelError(
+                f"the module {self.module!r} gives {seen[0].dtype}: the trade-off is lost in its "
+                "rounding",
+                remedy="Convert the model: net.float().",
             )
         activation: Tensor = seen[0].detach().clone()
         return activation
