@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from credibly.model.classifier import Classifier
     from credibly.model.files import LoadedClassifier, load_classifier
     from credibly.model.graph import graph_nodes, graph_samples
+    from credibly.model.jax import from_jax
     from credibly.model.losses import (
         CrossEntropy,
         CustomLoss,
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
     )
     from credibly.model.parameters import vary_parameters
     from credibly.model.sklearn.twin import from_sklearn
+    from credibly.model.skorch import from_skorch
     from credibly.model.space import Space
+    from credibly.model.transformers import from_transformers
     from credibly.problem.bayes import log_joint
     from credibly.problem.fit_risk import FitRiskProblem
     from credibly.problem.weights import auto_gamma, prior_weights
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
     from credibly.profile.implicit import attached_credibility
     from credibly.profile.path import CredibilityPath, credibility_path
     from credibly.profile.profile import Profile
+    from credibly.profile.tokens import token_movement
     from credibly.profile.tradeoff import (
         Assumption2,
         TradeOff,
@@ -134,9 +138,12 @@ _HOME = {
     "e_aurc": "decide.metrics",
     "fpr_at_tpr": "decide.metrics",
     "load_classifier": "model.files",
+    "from_jax": "model.jax",
     "from_sklearn": "model.sklearn.twin",
     "graph_nodes": "model.graph",
     "graph_samples": "model.graph",
+    "from_skorch": "model.skorch",
+    "from_transformers": "model.transformers",
     "log_joint": "problem.bayes",
     "minimum_norm_attacks": "evaluate.minimum_norm",
     "open_source": "data.sources",
@@ -145,6 +152,7 @@ _HOME = {
     "risk_coverage": "decide.metrics",
     "score": "batch.score",
     "solve_constrained": "profile.constrained",
+    "token_movement": "profile.tokens",
     "try_assumption_2": "profile.tradeoff",
     "try_tradeoff": "profile.tradeoff",
     "vary_parameters": "model.parameters",
@@ -208,6 +216,10 @@ __all__ = [
     "from_sklearn",
     "graph_nodes",
     "graph_samples",
+    "from_jax",
+    "from_sklearn",
+    "from_skorch",
+    "from_transformers",
     "load_classifier",
     "log_joint",
     "minimum_norm_attacks",
@@ -217,6 +229,7 @@ __all__ = [
     "risk_coverage",
     "score",
     "solve_constrained",
+    "token_movement",
     "try_assumption_2",
     "try_tradeoff",
     "vary_parameters",
