@@ -45,7 +45,7 @@ def from_transformers(
         module = _name_of_embedding(model)
     elif module is None and (space is None or space.vary is None):
         space = _varying(space, model.main_input_name)
-    if config.pad_token_id is None and model.main_input_name == _TOKENS:
+    if model.main_input_name == _TOKENS and config.pad_token_id is None:
         _check_padding(model)
     if loss is None:
         several = config.problem_type == "multi_label_classification"
