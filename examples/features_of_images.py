@@ -71,17 +71,25 @@ def row_of(name: str, score: Tensor, right: Tensor, profile: cr.Profile | None =
 
 
 def rows_of(count: int) -> tuple[list[Row], int]:
-    """A row for each place, one for softmax, and the number of errors among the images."""
+    """A row for each place, one for softmax, and the number of errors among the images.
+
+    Prints how the deepest place compares with the pixels and with softmax, image by image.
+    """
     sample = load_sample()
     images, labels = sample.images[:count], sample.labels[:count]
-    rows, right = [], torch.zeros(0, dtype=torch.bool)
+    rows, right, scores = [], torch.zeros(0, dtype=torch.bool), []
     for name, module in PLACES.items():
         clf = cr.Classifier(sample.net, classes=sample.classes, module=module)
         profile = cr.credibility(clf, images, gamma="auto")
         right = profile.fit.argmax(1) == labels
         if not rows:
-            rows.append(row_of("softmax, no movement", softmax_ratio(profile), right))
-        rows.append(row_of(name, predicted_ratio(profile), right, profile))
+            scores.append(softmax_ratio(profile))
+            rows.append(row_of("softmax, no movement", scores[0], right))
+        scores.append(predicted_ratio(profile))
+        rows.append(row_of(name, scores[-1], right, profile))
+    for name, other in (("softmax", scores[0]), ("pixels", scores[1])):
+        low, high = interval(scores[-1], right, against=other)
+        print(f"block 3 less {name}: {100 * low:+.1f} to {100 * high:+.1f} points (90 %)")
     return rows, int((~right).sum())
 
 

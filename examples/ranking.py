@@ -15,12 +15,20 @@ def ranks_right_above_wrong(score: Tensor, right: Tensor) -> float:
     return float(((above > 0).double() + (above == 0).double() / 2).mean())
 
 
-def interval(score: Tensor, right: Tensor, *, draws: int = 400) -> tuple[float, float]:
-    """Where the middle 90 % of the same number lies over samples drawn again (bootstrap)."""
+def interval(
+    score: Tensor, right: Tensor, *, against: Tensor | None = None, draws: int = 400
+) -> tuple[float, float]:
+    """Where the middle 90 % of the same number lies over samples drawn again (bootstrap).
+
+    With another score `against`, of the difference between the two on the same draws.
+    """
     generator = torch.Generator().manual_seed(0)
     found = []
     for _ in range(draws):
         rows = torch.randint(len(score), (len(score),), generator=generator)
-        found.append(ranks_right_above_wrong(score[rows], right[rows]))
+        value = ranks_right_above_wrong(score[rows], right[rows])
+        if against is not None:
+            value -= ranks_right_above_wrong(against[rows], right[rows])
+        found.append(value)
     low, high = torch.tensor(found).nanquantile(torch.tensor([0.05, 0.95])).tolist()
     return low, high

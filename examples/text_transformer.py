@@ -133,6 +133,15 @@ def table(profile: cr.Profile, texts: list[list[str]], labels: Tensor, shown: li
         )
 
 
+def swaps(clf: cr.Classifier, words: list[str], moved: str, truth: int) -> str:
+    """What the model says with another noun in place of the one that moved most."""
+    place = max(n for n, word in enumerate(words) if word == moved)
+    others = [[*words[:place], noun, *words[place + 1 :]] for noun in THINGS if noun != moved]
+    with torch.no_grad():
+        right = clf.run(encoded(others)).argmax(1) == truth
+    return f"another noun for {moved!r}: right {int(right.sum())} times of {len(others)}"
+
+
 def picture(profile: cr.Profile, texts: list[list[str]], labels: Tensor, shown: list[int]) -> Any:
     """Every word of some reviews, shaded by how far it moved."""
     from credibly.report import style
@@ -192,6 +201,11 @@ def main(out: Path | None = None, *, small: bool = False) -> dict[str, float]:
         "word of largest gradient is decisive": decisive(top_words(sensitivity(clf, x), texts)),
         "a word drawn blindly is decisive": sum(map(decisive, texts)) / len(texts),
     }
+    for n in shown:
+        if not right[n] and words[n] in THINGS:
+            print(
+                f"wrong: {' '.join(texts[n])}\n  {swaps(clf, texts[n], words[n], int(labels[n]))}"
+            )
     print(f"\n{len(texts)} reviews, gamma {profile.gamma:.3g}")
     for name, value in found.items():
         print(f"{name:<38}{value:>7.1%}")

@@ -152,6 +152,21 @@ def test_another_module_can_be_named():
     assert profile.perturbed.shape == (2, 4, 16)
 
 
+def test_words_of_an_encoder_and_a_decoder():
+    """Their shared embedding is no part that runs once; the encoder's own is."""
+    config = tf.BartConfig(
+        d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, pad_token_id=1,
+        eos_token_id=2, bos_token_id=0, decoder_start_token_id=2, forced_eos_token_id=2, **SMALL,
+    )  # fmt: skip
+    model = ready(tf.BartForSequenceClassification(config), spread=2.0)
+    x = {"input_ids": torch.tensor([[5, 6, 7, 2], [9, 3, 8, 2]])}
+    with pytest.raises(cr.InvalidArgumentError, match="a submodule that runs once"):
+        cr.credibility(cr.from_transformers(model), x, gamma="auto")
+    clf = cr.from_transformers(model, module="model.encoder.embed_tokens")
+    assert check_profile(clf, x, smooth=False).perturbed.shape == (2, 4, 16)
+
+
 def test_several_labels_at_once():
     model = ready(KINDS["bert"]())
     model.config.problem_type = "multi_label_classification"
