@@ -141,7 +141,7 @@ def _finding(rows: list[Row]) -> str:
 
 def main(out: Path | None = None, *, small: bool = False) -> list[Row]:
     """Solve in every space, print, draw; gives the rows of the table."""
-    count = 24 if small else 300
+    count = 12 if small else 300
     rows, errors = rows_of(count)
     print(f"{count} images, {errors} of them wrong")
     table(rows)

@@ -38,7 +38,7 @@ def test_the_grammar_means_what_it_says():
 def test_features_of_images(tmp_path, capsys):
     rows = features_of_images.main(tmp_path, small=True)
     assert [row.features for row in rows] == [0, 784, 3136, 1568, 1024]
-    assert "24 images" in capsys.readouterr().out
+    assert "12 images" in capsys.readouterr().out
     assert (tmp_path / "gallery-features.png").stat().st_size > 10_000
 
 
