@@ -215,6 +215,9 @@ def _rounding(raw: Tensor, outputs: Tensor) -> float:
     A model may compute in less precision than it is given, so single precision is the least.
     """
     precision = max(torch.finfo(raw.dtype).eps, torch.finfo(torch.float32).eps)
+    shortened = torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
+    if raw.is_cuda and shortened:  # TF32, on by default in convolutions, has ten bits
+        precision = 2.0**-10
     scale = outputs[torch.isfinite(outputs)].abs()
     largest = float(scale.max()) if scale.numel() else 0.0
     return float(precision**0.5) * (1.0 + largest)
