@@ -100,3 +100,10 @@ def test_random_numbers_are_distributed_as_said():
     assert abs(float(neighbours[0, 1])) < 0.01
     # the corner of a Euclidean ball is not favoured: uniform in radius^D
     assert abs(float(torch.corrcoef(u[:, :2].T)[0, 1])) < 0.2
+
+
+def test_edges_next_to_zero_are_exact_in_single_precision():
+    x0 = torch.linspace(0.3999, 0.4001, 2001)[:, None]
+    ball = Ball.around(x0, 0.4, "linf", None)
+    inside(ball, ball.project(x0 - 1), None)
+    inside(ball, ball.project(x0 + 1), None)

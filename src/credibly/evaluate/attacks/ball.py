@@ -127,6 +127,6 @@ class Ball:
 
 def _edge(x0: Tensor, eps: float) -> Tensor:
     """The furthest number within |eps| of x0 on one side, exactly: rounding may not leave."""
-    edge = x0 + eps
+    edge = (x0.double() + eps).to(x0.dtype)
     outside = (edge.double() - x0.double()).abs() > abs(eps)
     return torch.where(outside, torch.nextafter(edge, x0), edge)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import ClassVar, NoReturn
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, NoReturn, Self
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.evaluate.attacks.ball import Ball, Norm
 from credibly.evaluate.attacks.noise import sample_keys, with_stream
-from credibly.evaluate.attacks.system import System
+from credibly.evaluate.attacks.system import System, worst_verdict
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import gradient_of, losses_only, ordinary
@@ -35,6 +35,7 @@ class Task:
     labels: Tensor
     target: Tensor | None
     keys: Tensor
+    restart: Tensor
 
     def select(self, rows: Tensor, restart: Tensor) -> Task:
         """The chosen samples, each with the number of its restart."""
@@ -44,6 +45,7 @@ class Task:
             self.labels[rows],
             None if self.target is None else self.target[rows],
             with_stream(self.keys[rows], restart),
+            restart.expand(len(rows)),
         )
 
 
@@ -120,6 +122,10 @@ class Attack(ABC):
     def run(self, task: Task) -> list[Tensor]:
         """Candidates, each shaped like the inputs of the task."""
 
+    def on(self, system: System) -> Self:
+        """The same attack on another system."""
+        return replace(self, system=system)
+
     @property
     def step_length(self) -> float:
         """The length of a step, also where it was left to the attack."""
@@ -137,7 +143,9 @@ class Attack(ABC):
             if target is not None:
                 target = checked_classes("target", target, x0, count, unlike=labels)
             ball = Ball.around(x0, self.eps, self.norm, bounds)
-            return Task(clf, ball, labels, target, sample_keys(x0, self.seed))
+            return Task(
+                clf, ball, labels, target, sample_keys(x0, self.seed), torch.zeros_like(labels)
+            )
 
     def _parts(self, task: Task) -> list[Task]:
         """Groups of samples that fit a chunk together with their restarts."""
@@ -162,7 +170,8 @@ class Attack(ABC):
         found = self._candidates(task)
         if len(found) == 1:
             return found[0]
-        best = worst_of(self.system, task, found)
+        judged = [self.system.judge(task.clf, x, task.labels, target=task.target) for x in found]
+        best = worst_verdict(judged)
         return found[best, torch.arange(len(best), device=best.device)]
 
     @staticmethod
@@ -179,17 +188,18 @@ class Ascent(Attack):
     """Projected steps along a gradient; what the gradient is of is up to the attack."""
 
     def run(self, task: Task) -> list[Tensor]:
-        x = task.ball.start(task.keys)
+        x = self.start(task)
+        objective = self.objective(task)
         best, lowest = x, torch.full_like(x.flatten(1)[:, 0], torch.inf)
         for _ in range(self.steps):
-            values, slope = self.slope(task, x)
+            values, slope = gradient_of(task.clf, x, objective)
             best, lowest = keep_lower(best, lowest, x, values)
             x = task.ball.step(x, -slope, self.step_length)
-        return [keep_lower(best, lowest, x, self.slope(task, x)[0])[0]]
+        return [keep_lower(best, lowest, x, gradient_of(task.clf, x, objective)[0])[0]]
 
-    def slope(self, task: Task, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Values (m,) to be lowered, and their gradient."""
-        return gradient_of(task.clf, x, self.objective(task))
+    def start(self, task: Task) -> Tensor:
+        """Where each sample and restart begins."""
+        return task.ball.start(task.keys)
 
     @abstractmethod
     def objective(self, task: Task) -> Callable[[Tensor], Tensor]:
@@ -200,14 +210,6 @@ def keep_lower(best: Tensor, lowest: Tensor, x: Tensor, values: Tensor) -> tuple
     """The points with the smaller values, and these."""
     better = values < lowest
     return torch.where(per_sample(better, x), x, best), torch.where(better, values, lowest)
-
-
-def worst_of(system: System, task: Task, found: Tensor) -> Tensor:
-    """Which candidate of (c, m, ...) is worst for the system (m,): successes, then the goal."""
-    judged = [system.judge(task.clf, x, task.labels, target=task.target) for x in found]
-    success = torch.stack([verdict.success for verdict in judged])
-    goal = torch.stack([verdict.goal for verdict in judged]).nan_to_num(nan=torch.inf)
-    return torch.where(success | ~success.any(0), goal, torch.inf).argmin(0)
 
 
 def checked_classes(

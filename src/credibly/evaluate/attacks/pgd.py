@@ -40,12 +40,15 @@ class PGD(Ascent):
     def run(self, task: Task) -> list[Tensor]:
         if self.keep == "best":
             return super().run(task)
-        x = task.ball.start(task.keys) if self.random_start else task.ball.x0
+        x = self.start(task)
         objective = self.objective(task)
         for _ in range(self.steps):
             _, slope = gradient_of(task.clf, x, objective)
             x = task.ball.step(x, -slope, self.step_length)
         return [x]
+
+    def start(self, task: Task) -> Tensor:
+        return super().start(task) if self.random_start else task.ball.x0
 
     def objective(self, task: Task) -> Callable[[Tensor], Tensor]:
         clf, system = task.clf, self.system

@@ -36,7 +36,8 @@ class Verdict:
         scores: trust (n,), or None for a system that does not rank.
         margin: value of the right class less that of the best other (n,); with targets, of the
             best other less that of the target. Negative: the class is as the attacker wants it.
-        goal: what an attack lowers (n,): the margin, and with `aware` a penalty for rejection.
+        goal: what an attack lowers (n,): the margin; with `aware`, where the class is as wanted,
+            what the score lacks to the threshold.
         success: the class is as the attacker wants it, and the system answers (n,).
     """
 
@@ -86,7 +87,7 @@ class System:
     transform: Callable[[Tensor], Tensor] | None = None
     aware: bool = False
     hinge: float = 1.0
-    confidence: float = 0.01
+    confidence: float = 1.0
     chunk_size: int = 128
 
     def __post_init__(self) -> None:
@@ -182,7 +183,8 @@ class System:
         self, clf: Classifier, x: Tensor, labels: Tensor, *, target: Tensor | None = None
     ) -> Verdict:
         """Decide with the deployed solver, `chunk_size` samples at a time."""
-        parts = []
+        parts, labels = [], labels.to(x.device)
+        target = None if target is None else target.to(x.device)
         for rows in torch.split(torch.arange(len(x), device=x.device), self.chunk_size):
             wanted = None if target is None else target[rows]
             parts.append(self._judge(clf, x[rows], labels[rows], wanted))
@@ -219,10 +221,22 @@ class System:
         if not self.aware or self.score is None or self.threshold is None:
             return margin
         missing = (self.threshold - self.score(profile)).clamp(min=0).to(margin)
-        return margin.clamp(min=-self.confidence) + self.hinge * missing
+        share = missing / (1 + missing)  # below one, so that a wrong class always counts more
+        # enough margin is enough only while the score is short of the threshold
+        enough = torch.where(missing > 0, margin.clamp(min=-self.confidence), margin)
+        wrong = enough + self.hinge * share
+        # while the class is still right, trust in it is nothing the attacker wants
+        return torch.where(margin < 0, wrong, margin + self.hinge)
 
     def _values(self, profile: Profile) -> Tensor:
         return profile.fit if self.decision == "model" else profile.credibility
+
+
+def worst_verdict(verdicts: Sequence[Verdict]) -> Tensor:
+    """Which verdict is worst for the system (n,): a success first, then the lowest goal."""
+    success = torch.stack([verdict.success for verdict in verdicts])
+    goal = torch.stack([verdict.goal for verdict in verdicts]).nan_to_num(nan=torch.inf)
+    return torch.where(success | ~success.any(0), goal, torch.inf).argmin(0)
 
 
 def as_profile(

@@ -1,0 +1,207 @@
+"""The suite as a whole: transfers, defences that are known to be broken, tables, sanity."""
+
+import sys
+from functools import partial
+
+import pytest
+import torch
+
+import credibly as cr
+from credibly.data.sample import load_sample
+from tests.reference import models
+
+
+def rounded(x):
+    """Denoising without a derivative."""
+    return (x * 2).round() / 2
+
+
+def setting(count=40):
+    net = models.relu_network().float()
+    x = models.inputs(count).float()
+    return net, x, net(x).argmax(1).detach()
+
+
+def success(clf, attack, x, labels, system=None):
+    verdict = (system or cr.System()).judge(clf, attack(clf, x, labels), labels)
+    return float(verdict.success.double().mean())
+
+
+def test_masked_gradients_look_robust_and_are_broken():
+    net, x, labels = setting()
+    clf = cr.Classifier(lambda v: 1e4 * net(v))
+    bounds = (-5.0, 5.0)
+    settings = {"eps": 0.4, "bounds": bounds}
+    assert success(clf, cr.PGD(**settings, steps=30), x, labels) < 0.35
+    assert success(clf, cr.PGD(**settings, steps=30, loss="goal"), x, labels) > 0.7
+    assert success(clf, cr.BPDA(**settings, steps=30), x, labels) > 0.7
+    assert success(clf, cr.Square(**settings, steps=200), x, labels) > 0.6
+    apgd = cr.TransferAPGD(**settings, steps=30, kinds=("dlr-targeted",), targets=4)
+    assert success(clf, apgd, x, labels) > 0.7
+
+
+def test_rounding_looks_robust_and_is_broken():
+    net, x, _ = setting()
+    defended, bare = cr.Classifier(net, preprocess=rounded), cr.Classifier(net)
+    system = cr.System(transform=rounded)
+    labels = system.judge(bare, x, torch.zeros(len(x), dtype=torch.long)).classes
+    with pytest.warns(cr.CrediblyWarning, match="flat"):
+        masked = success(defended, cr.PGD(eps=0.4, steps=30), x, labels)
+    knowing = success(bare, cr.BPDA(eps=0.4, steps=30, system=system), x, labels, system)
+    blind = success(bare, cr.Square(eps=0.4, steps=200, system=system), x, labels, system)
+    assert masked < 0.4
+    assert knowing > masked + 0.3
+    assert blind > masked + 0.3
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_apgd_stays_in_the_ball_and_beats_few_steps_of_pgd(norm):
+    net, x, labels = setting()
+    clf, bounds = cr.Classifier(net), (-4.0, 4.0)
+    x = x.clamp(*bounds)
+    settings = {"eps": 0.4 if norm == "linf" else 0.8, "norm": norm, "bounds": bounds}
+    attack = cr.TransferAPGD(**settings, steps=20, targets=2, restarts=2)
+    candidates = attack.all_restarts(clf, x, labels)
+    assert candidates.shape == (2 * 3, *x.shape)
+    found = attack(clf, x, labels)
+    shift = (found.double() - x.double()).flatten(1)
+    length = shift.abs().amax(1) if norm == "linf" else shift.norm(dim=1)
+    assert float(length.max()) <= settings["eps"]
+    assert float(found.abs().max()) <= 4.0
+    assert success(clf, attack, x, labels) >= success(clf, cr.PGD(**settings, steps=3), x, labels)
+    alone = attack(clf, x[5:7], labels[5:7])
+    assert torch.allclose(alone, found[5:7], atol=1e-4)
+
+
+def test_a_surrogate_of_ones_own_transfers_less_than_the_model_itself():
+    net, x, labels = setting()
+    clf, other = cr.Classifier(net), cr.Classifier(models.relu_network(seed=9).float())
+    settings = {"eps": 0.4, "bounds": (-5.0, 5.0), "steps": 20, "kinds": ("ce",)}
+    own = success(clf, cr.TransferAPGD(**settings), x, labels)
+    borrowed = success(clf, cr.TransferAPGD(**settings, surrogate=other), x, labels)
+    assert borrowed < own
+    fewer = cr.Classifier(models.relu_network(classes=3).float())
+    with pytest.raises(cr.InvalidArgumentError, match="`surrogate`"):
+        cr.TransferAPGD(**settings, surrogate=fewer)(clf, x, labels)
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+def test_apgd_works_with_few_classes_and_with_targets(classes):
+    net = models.relu_network(classes=classes).float()
+    clf, x = cr.Classifier(net), models.inputs(6).float()
+    labels = cr.System().judge(clf, x, torch.zeros(6, dtype=torch.long)).classes
+    settings = {"eps": 2.0, "bounds": (-5.0, 5.0), "steps": 20}
+    assert success(clf, cr.TransferAPGD(**settings), x, labels) > 0.5
+    target = (labels + 1) % max(classes, 2)
+    found = cr.TransferAPGD(**settings)(clf, x, labels, target=target)
+    reached = cr.System().judge(clf, found, labels, target=target)
+    assert bool(reached.success.any())
+    assert torch.equal(reached.classes[reached.success], target[reached.success])
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyautoattack", None)
+    net, x, labels = setting(2)
+    with pytest.raises(cr.MissingExtraError, match="pyautoattack"):
+        cr.TransferAPGD(eps=0.1, bounds=(-5.0, 5.0))(cr.Classifier(net), x, labels)
+
+
+def test_the_worst_case_is_taken_image_by_image():
+    clf = cr.Classifier(lambda v: v)
+    x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    labels = torch.zeros(4, dtype=torch.long)
+    first, second = x.clone(), x.clone()
+    first[0], second[1] = torch.tensor([0.0, 3.0]), torch.tensor([0.0, 2.0])
+    second[2] = torch.tensor([0.5, 0.0])  # nearer, but right
+    worst = cr.worst_case({"a": first, "b": second}, cr.System(), clf=clf, x=x, labels=labels)
+    assert worst.success.tolist() == [True, True, False, True]
+    assert worst.attack == ("a", "b", "b", "clean")
+    assert torch.equal(worst.inputs, torch.stack([first[0], second[1], second[2], x[3]]))
+    assert worst.alone["a"].tolist() == [True, False, False, True]
+    with pytest.raises(cr.InvalidArgumentError, match="`results`"):
+        cr.worst_case({"a": first[:2]}, cr.System(), clf=clf, x=x, labels=labels)
+
+
+def test_a_system_that_rejects_counts_only_answers():
+    clf = cr.Classifier(lambda v: v)
+    x = torch.tensor([[2.0, 0.0], [0.0, 2.0], [0.0, 0.2]])
+    labels = torch.zeros(3, dtype=torch.long)
+    sure = cr.System.ranked(
+        score=lambda profile: (profile.fit[:, 0] - profile.fit[:, 1]).abs(), gamma=1.0,
+        threshold=1.0,
+    )  # fmt: skip
+    verdict = sure.judge(clf, x, labels)
+    assert verdict.accepted.tolist() == [True, True, False]
+    assert verdict.success.tolist() == [False, True, False]
+    assert verdict.classes.tolist() == [0, 1, 1]
+
+
+def suite_table(radii=(0.1, 0.3, 6.0), steps=20):
+    net, x, labels = setting()
+    clf = cr.Classifier(net)
+    attacks = {
+        "pgd": partial(make_pgd, steps=steps),
+        "square": lambda eps: cr.Square(eps=eps, steps=60),
+    }
+    return clf, x, labels, cr.try_attacks(
+        clf, x, labels, attacks=attacks, radii=radii, system=cr.System()
+    )  # fmt: skip
+
+
+def make_pgd(eps, steps):
+    return cr.PGD(eps=eps, steps=steps, loss="goal", keep="best", restarts=2)
+
+
+def test_the_sanity_list_holds_for_an_undefended_model():
+    clf, x, labels, table = suite_table()
+    findings = cr.sanity_list(table, white=["pgd"], black=["square"])
+    assert [finding.holds for finding in findings] == [True, True, True], findings
+    few, many = (
+        cr.System().judge(clf, make_pgd(0.3, n)(clf, x, labels), labels).success for n in (30, 120)
+    )
+    assert cr.more_steps_do_not_help(few, many, slack=0.05).holds
+    text = str(table)
+    assert "worst case" in text
+    assert "square" in text
+    assert table.attacks == ("pgd", "square")
+    assert table.worst(0.3) >= max(table.rate("pgd", 0.3), table.rate("square", 0.3))
+
+
+def made_up(**rates):
+    """A table of ten images in which each attack succeeds on the first of them."""
+    success = {("clean", 0.0): torch.zeros(10, dtype=torch.bool)}
+    for name, values in rates.items():
+        for eps, count in values.items():
+            success[name, eps] = torch.arange(10) < count
+    return cr.AttackTable(success)
+
+
+def test_each_item_of_the_sanity_list_can_fail():
+    good = made_up(white={0.1: 3, 0.2: 6, 0.9: 10}, black={0.1: 1, 0.2: 4, 0.9: 8})
+    assert all(f.holds for f in cr.sanity_list(good, white=["white"], black=["black"]))
+    masked = made_up(white={0.1: 1, 0.2: 2}, black={0.1: 3, 0.2: 4})
+    assert not cr.white_box_beats_black_box(masked, white=["white"], black=["black"]).holds
+    assert not cr.large_eps_breaks_everything(masked).holds
+    odd = made_up(white={0.1: 5, 0.2: 2})
+    assert not cr.accuracy_falls_with_eps(odd).holds
+    assert "DOES NOT HOLD" in str(cr.accuracy_falls_with_eps(odd))
+    weak, strong = torch.arange(10) < 3, torch.arange(10) < 8
+    assert not cr.more_steps_do_not_help(weak, strong).holds
+    with pytest.raises(cr.InvalidArgumentError, match="`attack`"):
+        good.rate("white", 0.5)
+
+
+def test_the_embedded_network_falls_and_the_most_credible_class_with_it():
+    sample = load_sample()
+    clf, x, labels = cr.Classifier(sample.net), sample.images[:4], sample.labels[:4]
+    system = cr.System.most_credible(gamma=200.0, solver=cr.LBFGS(steps=15))
+    settings = {"eps": 0.05, "bounds": (0.0, 1.0), "steps": 5, "system": system}
+    clean = system.judge(clf, x, labels)
+    results = {
+        "bpda": cr.BPDA(**settings, solver=cr.LBFGS(steps=8))(clf, x, labels),
+        "gauss-newton": cr.Surrogate(**settings)(clf, x, labels),
+    }
+    worst = cr.worst_case(results, system, clf=clf, x=x, labels=labels)
+    assert float(worst.success.double().mean()) > float(clean.success.double().mean())
+    assert float((worst.inputs - x).abs().max()) <= 0.05 + 1e-7
+    assert int(worst.success.sum()) >= 3
