@@ -1,1 +1,1 @@
-"""Trying profiles against others: attacks."""
+"""Trying profiles against others: attacks, of those that know of the profile and others."""

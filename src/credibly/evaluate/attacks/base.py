@@ -177,10 +177,9 @@ class Attack(ABC):
     @staticmethod
     def _joined(task: Task, found: Tensor) -> Tensor:
         """Rows that could not be attacked stay as they are."""
-        flat = found.reshape(-1, *found.shape[2:])
-        known = finite_rows(flat) & finite_rows(task.ball.x0).repeat(len(found))
-        kept = torch.where(per_sample(known, flat), flat, torch.cat([task.ball.x0] * len(found)))
-        return kept.reshape(found.shape)
+        known = torch.isfinite(found).flatten(2).all(2) & finite_rows(task.ball.x0)
+        rows = known.reshape(*known.shape, *[1] * (found.dim() - 2))
+        return torch.where(rows, found, task.ball.x0)
 
 
 @dataclass(frozen=True, kw_only=True)

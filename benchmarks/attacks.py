@@ -1,0 +1,153 @@
+"""What the attacks do to the embedded network, in pixels: the bare model and two systems.
+
+    python -m benchmarks.attacks                      # a few images, a few steps: minutes
+    python -m benchmarks.attacks --images 500 --steps 100 --device cuda
+
+Bare: the model's class. B: the most credible class. A: the model's class, answered at 90 % coverage
+of clean images that are not attacked here. Each number is the share of the attacked images on which
+the attack succeeds: wrong, and for A wrong and answered. The last row of each block is the worst
+case, image by image. Small counts say little: the standard error is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+import credibly as cr
+from credibly.data.sample import load_sample
+from credibly.decide.scores import predicted_ratio
+
+RADII = (0.01, 0.02, 0.03)
+LARGE = 0.3
+Makers = dict[str, Callable[[float], cr.Attack | cr.RejectionAware]]
+
+
+def main() -> None:
+    """Print one table a system, and what the sanity list says."""
+    given = _arguments()
+    sample = load_sample()
+    clf = cr.Classifier(sample.net.to(given.device))
+    count = given.images
+    x, y = (v[:count].to(given.device) for v in (sample.images, sample.labels))
+    held = sample.images[-given.held_out :].to(given.device)
+    solver = cr.Hybrid(effort=given.effort)
+    ranked = cr.System.ranked(score=predicted_ratio, gamma=given.gamma, solver=solver)
+    systems = {
+        "bare model": cr.System.bare(),
+        "B: most credible class": cr.System.most_credible(gamma=given.gamma, solver=solver),
+        "A: answered at 90 %, and wrong": ranked.calibrated(clf, held, coverage=0.9),
+    }
+    print(f"embedded network, {count} images, pixels, linf, gamma {given.gamma:g}, {solver}, "
+          f"{given.steps} steps, {given.restarts} restarts, seed {given.seed}, "
+          f"{torch.get_default_dtype()}, {given.device}")  # fmt: skip
+    for title, system in systems.items():
+        start = time.perf_counter()
+        makers = _attacks(system, given)
+        table = cr.try_attacks(clf, x, y, attacks=makers, radii=RADII, system=system)
+        clean = float(table.success["clean", 0.0].double().mean())
+        worst = table.worst(RADII[0])
+        error = (worst * (1 - worst) / count) ** 0.5
+        print(f"\n{title}: clean {clean:.3f}; standard error at eps {RADII[0]}: {error:.3f}")
+        print(table)
+        for finding in _sanity(clf, x, y, table=table, makers=makers, system=system):
+            print(f"  {finding}")
+        print(f"  {time.perf_counter() - start:.0f} s")
+
+
+def _attacks(system: cr.System, given: argparse.Namespace) -> Makers:
+    common: dict[str, Any] = {
+        "bounds": (0.0, 1.0), "system": system, "seed": given.seed, "restarts": given.restarts,
+    }  # fmt: skip
+    more = {**common, "steps": given.steps}
+    makers: Makers = {
+        "pgd (A0)": lambda eps: cr.PGD(
+            eps=eps, **{**common, "steps": 100, "step_size": 0.005 if eps <= 0.01 else 0.01}
+        ),
+        "apgd (A1)": lambda eps: cr.TransferAPGD(eps=eps, **{**more, "restarts": 1}),
+        "square (A7)": lambda eps: cr.Square(
+            eps=eps, **{**common, "restarts": 1, "steps": given.queries}
+        ),
+    }
+    if not system.solves:
+        return makers
+    knowing: Makers = {
+        "bpda (A2)": lambda eps: cr.BPDA(eps=eps, **more),
+        "implicit, full (A3)": lambda eps: cr.ImplicitGradient(eps=eps, **more),
+        "implicit, outputs (A3)": lambda eps: cr.ImplicitGradient(
+            eps=eps, curvature="outputs", **more
+        ),
+        "unrolled 20 (A4)": lambda eps: cr.Unrolled(eps=eps, length=20, rate=0.02, **more),
+        "unrolled 5 (A4)": lambda eps: cr.Unrolled(eps=eps, length=5, rate=0.05, **more),
+        "gauss-newton (A5)": lambda eps: cr.Surrogate(eps=eps, **more),
+        "inverse map (A6)": lambda eps: cr.InverseMap(eps=eps, **more),
+    }
+    return makers | knowing if system.score is None else makers | _aware(makers | knowing, system)
+
+
+def _aware(makers: Makers, system: cr.System) -> Makers:
+    """The same against a threshold; unaware of it, A2 to A5 would see the bare model only."""
+
+    def made(eps: float, name: str) -> cr.RejectionAware:
+        inner = makers[name](eps)
+        assert isinstance(inner, cr.Attack)
+        assert system.threshold is not None
+        assert system.score is not None
+        return cr.RejectionAware(inner, system.threshold, system.score)
+
+    left_out = ("apgd (A1)", "implicit, full (A3)", "unrolled 5 (A4)")
+    chosen = [name for name in makers if name not in left_out]
+    return {f"aware {name[:-1]}, A8)": partial(made, name=name) for name in chosen}
+
+
+def _sanity(
+    clf: cr.Classifier,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    *,
+    table: cr.AttackTable,
+    makers: Makers,
+    system: cr.System,
+) -> list[cr.Finding]:
+    """What must hold if the attacks work: the radius of the last item is large on purpose."""
+    black = [name for name in table.attacks if "square" in name]
+    white = [name for name in table.attacks if name not in black]
+    strong = max(white, key=lambda name: table.rate(name, RADII[-1]))
+    large = cr.try_attacks(
+        clf, x, y, attacks={strong: makers[strong]}, radii=(LARGE,), system=system
+    )
+    findings = [
+        cr.accuracy_falls_with_eps(table),
+        cr.white_box_beats_black_box(table, white=white, black=black),
+        cr.large_eps_breaks_everything(large),
+    ]
+    attack = makers[strong](RADII[0])
+    if isinstance(attack, cr.Attack):
+        longer = replace(attack, steps=4 * attack.steps)(clf, x, y)
+        more = system.judge(clf, longer, y).success
+        findings.append(cr.more_steps_do_not_help(table.success[strong, RADII[0]], more))
+    return findings
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", type=int, default=6)
+    parser.add_argument("--held-out", type=int, default=50, help="clean images that set A's level")
+    parser.add_argument("--steps", type=int, default=8, help="of the attacks other than PGD")
+    parser.add_argument("--queries", type=int, default=10, help="of the gradient-free attack")
+    parser.add_argument("--restarts", type=int, default=1)
+    parser.add_argument("--gamma", type=float, default=200.0)
+    parser.add_argument("--effort", type=float, default=0.5, help="of the deployed Hybrid solver")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
