@@ -16,7 +16,7 @@ from torch import Tensor
 import credibly as cr
 from credibly.data.sample import load_sample
 from credibly.decide.scores import predicted_ratio, softmax_ratio
-from examples.ranking import interval, ranks_right_above_wrong
+from examples._ranking import interval, ranks_right_above_wrong
 
 PLACES = {
     "pixels": None,

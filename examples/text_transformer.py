@@ -17,7 +17,7 @@ from torch import Tensor
 import credibly as cr
 from credibly.decide.scores import predicted_ratio, softmax_ratio
 from credibly.model.derivatives import losses_and_pull
-from examples.ranking import ranks_right_above_wrong
+from examples._ranking import ranks_right_above_wrong
 
 CLASSES = ("negative", "neutral", "positive")
 THINGS = ["soup", "room", "staff", "bed", "view", "coffee", "waiter", "garden", "breakfast", "bill"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from examples import features_of_images
-from examples.ranking import interval, ranks_right_above_wrong
+from examples._ranking import interval, ranks_right_above_wrong
 
 
 def test_words_of_a_transformer(tmp_path, capsys):

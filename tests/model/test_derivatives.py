@@ -13,12 +13,12 @@ from credibly.model.classifier import Classifier
 from credibly.model.derivatives import (
     HessianProducts,
     OutputLinearisation,
-    gradient_of,
     loss_jacobian,
     losses_and_pull,
     losses_only,
     output_curvature,
     output_curvature_product,
+    output_gradient,
     output_jacobian,
     sketched_trace,
 )
@@ -71,7 +71,7 @@ class Recurrent(nn.Module):
 CALLS = {
     "losses_only": lambda c, x, _v, _u, _s: losses_only(c, x),
     "losses_and_pull": lambda c, x, _v, u, _s: losses_and_pull(c, x, lambda _: u).pull,
-    "gradient_of": lambda c, x, _v, _u, _s: gradient_of(c, x, lambda z: z.square().sum(1)),
+    "output_gradient": lambda c, x, _v, _u, _s: output_gradient(c, x, lambda z: z.square().sum(1)),
     "output_jacobian": lambda c, x, _v, _u, _s: output_jacobian(c, x)[1],
     "loss_jacobian": lambda c, x, _v, _u, _s: loss_jacobian(c, x)[1],
     "sketched_trace": lambda c, x, _v, _u, s: sketched_trace(c, x, s),
@@ -119,7 +119,7 @@ def test_losses_alone_are_those_of_each_sample_alone(classifier):
 def test_the_gradient_of_a_function_of_the_outputs_is_that_of_each_sample(classifier):
     slopes = _naive_jacobian(classifier.logits, X)
     expected = (U.unsqueeze(2) * slopes).sum(1).reshape(X.shape)
-    _close(gradient_of(classifier, X, lambda z: (z * U).sum(1)), expected)
+    _close(output_gradient(classifier, X, lambda z: (z * U).sum(1)), expected)
 
 
 def test_the_pull_is_the_weighted_sum_of_the_gradients_of_the_losses(classifier, jacobian):

@@ -44,11 +44,15 @@ def _as_tensor(x: Array, name: str) -> Tensor:
                 came=f"an array of {x.dtype}, which torch cannot take",
                 remedy=f"Convert it first, for example {name}.astype('float32').",
             ) from error
+    table = hasattr(x, "to_numpy")
     raise InvalidArgumentError(
         name,
         expected="a tensor or a NumPy array of numbers (n, ...)",
         came=f"{type(x).__name__}" + (" of objects" if isinstance(x, np.ndarray) else ""),
-        remedy="Stack your samples first, for example with torch.stack.",
+        remedy=f"Pass its numbers: {name}.to_numpy(dtype='float32'), or 'float64' for scikit-learn "
+        "twins."
+        if table
+        else "Stack your samples first, for example with torch.stack.",
     )
 
 
