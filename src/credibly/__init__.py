@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from credibly.batch.score import score
     from credibly.data.sources import Source, open_source
     from credibly.decide.bootstrap import Interval, bootstrap, paired_difference
+    from credibly.decide.compare import Comparison, compare
+    from credibly.decide.learned import TrustScore, failure_score, outlier_score, tamper_score
     from credibly.decide.metrics import augrc, aurc, auroc, e_aurc, fpr_at_tpr, risk_coverage
+    from credibly.decide.selective import ABSTAINED, Abstention, Decision, SelectiveClassifier
+    from credibly.decide.verdict import Judge, Verdict
     from credibly.errors import (
         CrediblyError,
         CrediblyWarning,
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
     from credibly.evaluate.attacks.pgd import PGD
     from credibly.evaluate.attacks.rejection import RejectionAware
     from credibly.evaluate.attacks.square import Square
-    from credibly.evaluate.attacks.system import System, Verdict
+    from credibly.evaluate.attacks.system import Outcome, System
     from credibly.evaluate.attacks.table import (
         AttackTable,
         Finding,
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
         worst_case,
     )
     from credibly.evaluate.attacks.transfer import TransferAPGD
+    from credibly.evaluate.corruptions import Corruption
     from credibly.evaluate.minimum_norm import minimum_norm_attacks
     from credibly.model.bound import Bound, bind
     from credibly.model.classifier import Classifier
@@ -102,6 +107,8 @@ if TYPE_CHECKING:
     from credibly.solve.status import Status
 
 _HOME = {
+    "ABSTAINED": "decide.selective",
+    "Abstention": "decide.selective",
     "ArrowHurwicz": "solve.arrow_hurwicz",
     "Assumption2": "profile.tradeoff",
     "Attack": "evaluate.attacks.base",
@@ -112,14 +119,17 @@ _HOME = {
     "Certificate": "profile.certificate",
     "ClassicalArrowHurwicz": "solve.constrained",
     "Classifier": "model.classifier",
+    "Comparison": "decide.compare",
     "ConstrainedMethod": "solve.constrained",
     "ConstrainedSolution": "profile.constrained",
+    "Corruption": "evaluate.corruptions",
     "CredibilityClassifier": "estimator.credibility_classifier",
     "CredibilityPath": "profile.path",
     "CrediblyError": "errors",
     "CrediblyWarning": "errors",
     "CrossEntropy": "model.losses",
     "CustomLoss": "model.losses",
+    "Decision": "decide.selective",
     "Feasibility": "profile.constrained",
     "FileFormatError": "errors",
     "Finding": "evaluate.attacks.table",
@@ -132,6 +142,7 @@ _HOME = {
     "Interval": "decide.bootstrap",
     "InvalidArgumentError": "errors",
     "InverseMap": "evaluate.attacks.inverse",
+    "Judge": "decide.verdict",
     "LBFGS": "solve.lbfgs",
     "LoadedClassifier": "model.files",
     "Logistic": "model.losses",
@@ -144,6 +155,7 @@ _HOME = {
     "Profile": "profile.profile",
     "RejectionAware": "evaluate.attacks.rejection",
     "ScoreReport": "batch.report",
+    "SelectiveClassifier": "decide.selective",
     "Solver": "solve.base",
     "Source": "data.sources",
     "Space": "model.space",
@@ -153,8 +165,10 @@ _HOME = {
     "System": "evaluate.attacks.system",
     "TradeOff": "profile.tradeoff",
     "TransferAPGD": "evaluate.attacks.transfer",
+    "TrustScore": "decide.learned",
     "Unrolled": "evaluate.attacks.adaptive",
-    "Verdict": "evaluate.attacks.system",
+    "Outcome": "evaluate.attacks.system",
+    "Verdict": "decide.verdict",
     "WorstCase": "evaluate.attacks.table",
     "accuracy_falls_with_eps": "evaluate.attacks.table",
     "attached_credibility": "profile.implicit",
@@ -165,9 +179,11 @@ _HOME = {
     "bind": "model.bound",
     "bootstrap": "decide.bootstrap",
     "certify": "profile.certificate",
+    "compare": "decide.compare",
     "credibility": "profile.credibility",
     "credibility_path": "profile.path",
     "e_aurc": "decide.metrics",
+    "failure_score": "decide.learned",
     "fpr_at_tpr": "decide.metrics",
     "from_jax": "model.jax",
     "from_sklearn": "model.sklearn.twin",
@@ -181,12 +197,14 @@ _HOME = {
     "minimum_norm_attacks": "evaluate.minimum_norm",
     "more_steps_do_not_help": "evaluate.attacks.table",
     "open_source": "data.sources",
+    "outlier_score": "decide.learned",
     "paired_difference": "decide.bootstrap",
     "prior_weights": "problem.weights",
     "risk_coverage": "decide.metrics",
     "sanity_list": "evaluate.attacks.table",
     "score": "batch.score",
     "solve_constrained": "profile.constrained",
+    "tamper_score": "decide.learned",
     "token_movement": "profile.tokens",
     "try_assumption_2": "profile.tradeoff",
     "try_attacks": "evaluate.attacks.table",
@@ -197,9 +215,11 @@ _HOME = {
 }
 
 __all__ = [
+    "ABSTAINED",
     "BPDA",
     "LBFGS",
     "PGD",
+    "Abstention",
     "ArrowHurwicz",
     "Assumption2",
     "Attack",
@@ -209,14 +229,17 @@ __all__ = [
     "Certificate",
     "ClassicalArrowHurwicz",
     "Classifier",
+    "Comparison",
     "ConstrainedMethod",
     "ConstrainedSolution",
+    "Corruption",
     "CredibilityClassifier",
     "CredibilityPath",
     "CrediblyError",
     "CrediblyWarning",
     "CrossEntropy",
     "CustomLoss",
+    "Decision",
     "Feasibility",
     "FileFormatError",
     "Finding",
@@ -229,16 +252,19 @@ __all__ = [
     "Interval",
     "InvalidArgumentError",
     "InverseMap",
+    "Judge",
     "LoadedClassifier",
     "Logistic",
     "Loss",
     "MissingExtraError",
     "ModelError",
     "OneVersusRestHinge",
+    "Outcome",
     "OutputError",
     "Profile",
     "RejectionAware",
     "ScoreReport",
+    "SelectiveClassifier",
     "Solver",
     "Source",
     "Space",
@@ -248,6 +274,7 @@ __all__ = [
     "System",
     "TradeOff",
     "TransferAPGD",
+    "TrustScore",
     "Unrolled",
     "Verdict",
     "WorstCase",
@@ -261,9 +288,11 @@ __all__ = [
     "bind",
     "bootstrap",
     "certify",
+    "compare",
     "credibility",
     "credibility_path",
     "e_aurc",
+    "failure_score",
     "fpr_at_tpr",
     "from_jax",
     "from_sklearn",
@@ -277,12 +306,14 @@ __all__ = [
     "minimum_norm_attacks",
     "more_steps_do_not_help",
     "open_source",
+    "outlier_score",
     "paired_difference",
     "prior_weights",
     "risk_coverage",
     "sanity_list",
     "score",
     "solve_constrained",
+    "tamper_score",
     "token_movement",
     "try_assumption_2",
     "try_attacks",

@@ -7,13 +7,11 @@ is this class wrong? does this input not belong? was it tampered with?
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 
 import torch
 from torch import Tensor
 
-from credibly.errors import InvalidArgumentError
 from credibly.profile.path import CredibilityPath
 from credibly.profile.profile import Profile
 from credibly.types import norm
@@ -126,61 +124,6 @@ def max_softmax(profile: Profile) -> Tensor:
     return profile.fit.amax(1)
 
 
-@dataclass(frozen=True)
-class Sum:
-    """A weighted sum of scores, each divided by its spread in a sample of profiles.
-
-    Attributes:
-        parts: the scores.
-        factors: what each is multiplied by.
-    """
-
-    parts: tuple[Score, ...]
-    factors: tuple[float, ...]
-
-    @staticmethod
-    def of(profile: Profile, *parts: Score, shares: tuple[float, ...] | None = None) -> Sum:
-        """Balance scores by their interquartile ranges in `profile`; no labels are needed."""
-        shares = shares or (1.0,) * len(parts)
-        factors = []
-        for part, share in zip(parts, shares, strict=True):
-            low, high = _quartiles(part(profile))
-            factors.append(share / max(high - low, torch.finfo(torch.float64).tiny))
-        return Sum(parts, tuple(factors))
-
-    def __call__(self, profile: Profile) -> Tensor:
-        """The combined score (N,)."""
-        terms = [f * part(profile) for f, part in zip(self.factors, self.parts, strict=True)]
-        return torch.stack(terms).sum(0)
-
-
-@dataclass(frozen=True)
-class TwoSided:
-    """Minus the distance of a score from its median in a sample of ordinary profiles.
-
-    Attributes:
-        score: the score.
-        centre: the median.
-        spread: the interquartile range, the unit of the distance.
-    """
-
-    score: Score
-    centre: float
-    spread: float
-
-    @staticmethod
-    def of(profile: Profile, score: Score) -> TwoSided:
-        """Learn centre and spread from unlabelled profiles of ordinary inputs."""
-        values = score(profile)
-        low, high = _quartiles(values)
-        centre = float(values[~values.isnan()].quantile(0.5))
-        return TwoSided(score, centre, max(high - low, torch.finfo(torch.float64).tiny))
-
-    def __call__(self, profile: Profile) -> Tensor:
-        """Minus the distance, in interquartile ranges (N,)."""
-        return -(self.score(profile) - self.centre).abs() / self.spread
-
-
 def path_score(path: CredibilityPath) -> Tensor:
     """Minus log of the gamma at which the prediction changes (N,): later is more trustworthy.
 
@@ -206,35 +149,9 @@ SCORES: dict[str, Score] = {
 """Every plain score by its name."""
 
 
-def named_score(score: str | Score) -> Score:
-    """A score by name, or as it is."""
-    if callable(score):
-        return score
-    if score not in SCORES:
-        raise InvalidArgumentError(
-            "score",
-            expected=f"one of {', '.join(sorted(SCORES))}, or a function of a profile",
-            came=repr(score),
-            remedy="docs/scores.md says which suits which question.",
-        )
-    return SCORES[score]
-
-
 def _own_and_rival(profile: Profile) -> tuple[Tensor, Tensor]:
     """c+ of the class predicted at x0, and the largest other one."""
     c = profile.credibility.double()
     predicted = profile.fit.nan_to_num(-torch.inf).argmax(1, keepdim=True)
     own = c.gather(1, predicted).squeeze(1)
     return own, c.scatter(1, predicted, -torch.inf).amax(1)
-
-
-def _quartiles(values: Tensor) -> tuple[float, float]:
-    known = values[~values.isnan()]
-    if len(known) == 0:
-        raise InvalidArgumentError(
-            "profile",
-            expected="at least one sample that was solved, to learn a scale from",
-            came=f"{len(values)} samples, none of them",
-            remedy="Look at profile.status.",
-        )
-    return float(known.quantile(0.25)), float(known.quantile(0.75))

@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from credibly.decide import thresholds
-from credibly.decide.scores import SCORES, named_score
+from credibly.decide.learned import Plain, TrustScore, as_score, score_from_json
 from credibly.errors import FileFormatError, InvalidArgumentError
+from credibly.model.classifier import Classifier
+from credibly.model.fingerprint import quick_digest
 from credibly.profile.profile import Profile, Settings
 
 FORMAT, FORMAT_VERSION = "credibly.selective", 1
 
 Answer = Literal["model", "credible"]
-
-DEFAULT_SCORE = "softmax_ratio"
 
 
 class Abstention(Enum):
@@ -93,7 +93,7 @@ class SelectiveClassifier:
 
     Attributes:
         threshold: smallest accepted score.
-        score: name of the score.
+        score: what is compared with the threshold.
         answer: 'model' keeps the class the model predicts at x0; 'credible' takes the most credible
             class at x+, as the paper does.
         settings: those of the profiles the threshold was chosen on; others are refused.
@@ -101,7 +101,7 @@ class SelectiveClassifier:
     """
 
     threshold: float
-    score: str
+    score: TrustScore
     answer: Answer
     settings: Settings
     origin: Mapping[str, Any] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class SelectiveClassifier:
         profile: Profile,
         coverage: float,
         *,
-        score: str = DEFAULT_SCORE,
+        score: str | TrustScore | None = None,
         answer: Answer = "model",
     ) -> SelectiveClassifier:
         """Answer this share of samples like those of the profile; no labels are needed.
@@ -122,13 +122,15 @@ class SelectiveClassifier:
             clf: the classifier of the profile.
             profile: of a sample like those to come.
             coverage: in (0, 1].
-            score: name of a score; see docs/scores.md.
+            score: a name or a score; by default softmax and the profile together, balanced by
+                this sample (`failure_score`); see docs/scores.md.
             answer: 'model' or 'credible'.
         """
-        values = _checked(clf, profile, score, answer)
-        threshold = thresholds.for_coverage(values, coverage)
+        _check(clf, profile, answer)
+        chosen = as_score(score, profile)
+        threshold = thresholds.for_coverage(chosen(profile), coverage)
         origin = {"rule": "coverage", "coverage": coverage, "samples": len(profile)}
-        return cls(threshold, score, answer, profile.settings, origin)
+        return cls(threshold, chosen, answer, profile.settings, origin)
 
     @classmethod
     def for_risk(
@@ -139,7 +141,7 @@ class SelectiveClassifier:
         risk: float,
         *,
         confidence: float = 0.95,
-        score: str = DEFAULT_SCORE,
+        score: str | TrustScore | None = None,
         answer: Answer = "model",
     ) -> SelectiveClassifier:
         """Answer as much as possible while at most the share `risk` of the answers is wrong.
@@ -153,16 +155,17 @@ class SelectiveClassifier:
             labels: its classes (N,).
             risk: share of wrong answers to allow, in (0, 1).
             confidence: of the promise, in (0, 1).
-            score: name of a score.
+            score: as in `for_coverage`.
             answer: 'model' or 'credible'.
         """
-        values = _checked(clf, profile, score, answer)
+        _check(clf, profile, answer)
+        chosen = as_score(score, profile)
         correct = _answers(profile, answer).cpu() == torch.as_tensor(labels).cpu()
-        threshold = thresholds.for_risk(values.cpu(), correct, risk, confidence)
+        threshold = thresholds.for_risk(chosen(profile).cpu(), correct, risk, confidence)
         origin = {
             "rule": "risk", "risk": risk, "confidence": confidence, "samples": len(profile),
         }  # fmt: skip
-        return cls(threshold, score, answer, profile.settings, origin)
+        return cls(threshold, chosen, answer, profile.settings, origin)
 
     @classmethod
     def for_alpha(cls, clf: object, profile: Profile, alpha: float) -> SelectiveClassifier:
@@ -173,15 +176,15 @@ class SelectiveClassifier:
             profile: any profile of it; only its settings count.
             alpha: in (0, 1); larger abstains more.
         """
-        _checked(clf, profile, "ratio", "credible")
+        _check(clf, profile, "credible")
         thresholds.check_share("alpha", alpha)
         origin = {"rule": "alpha", "alpha": alpha}
-        return cls(float(alpha), "ratio", "credible", profile.settings, origin)
+        return cls(float(alpha), Plain("ratio"), "credible", profile.settings, origin)
 
     def decide(self, profile: Profile) -> Decision:
         """Answer or abstain for every sample; those without a profile are never answered."""
         refuse_other_settings(self.settings, profile.settings)
-        values = named_score(self.score)(profile)
+        values = self.score(profile)
         accepted = values >= self.threshold
         answers = _answers(profile, self.answer)
         classes = tuple(
@@ -192,7 +195,15 @@ class SelectiveClassifier:
 
     def save(self, path: str | Path) -> None:
         """Write a JSON file; see `load`."""
-        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
+        content = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "threshold": self.threshold,
+            "score": self.score.as_json(),
+            "answer": self.answer,
+            "settings": asdict(self.settings),
+            "origin": dict(self.origin),
+        }
         Path(path).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
@@ -200,16 +211,17 @@ class SelectiveClassifier:
         """Read what `save` wrote. Nothing in the file is executed."""
         content = read_json(path, FORMAT, FORMAT_VERSION)
         try:
-            score, answer = str(content["score"]), content["answer"]
-            if score not in SCORES or answer not in ("model", "credible"):
-                raise FileFormatError(f"{path}: unknown score {score!r} or answer {answer!r}.")
+            if content["answer"] not in ("model", "credible"):
+                raise FileFormatError(f"{path}: unknown answer {content['answer']!r}.")
             return cls(
                 float(content["threshold"]),
-                score,
-                answer,
+                score_from_json(content["score"]),
+                content["answer"],
                 settings_of(content["settings"]),
                 dict(content["origin"]),
             )
+        except InvalidArgumentError as error:
+            raise FileFormatError(f"{path}: {error}") from error
         except (KeyError, TypeError, ValueError) as error:
             raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
 
@@ -259,10 +271,8 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
     return replace(known, **named)
 
 
-def _checked(clf: object, profile: Profile, score: str, answer: Answer) -> Tensor:
-    from credibly.model.classifier import Classifier
-    from credibly.model.fingerprint import quick_digest
-
+def check_own_profile(clf: object, profile: Profile) -> None:
+    """The profile must be one of this very classifier."""
     if not isinstance(clf, Classifier):
         raise InvalidArgumentError(
             "clf", expected="the Classifier of the profile", came=type(clf).__name__,
@@ -275,6 +285,10 @@ def _checked(clf: object, profile: Profile, score: str, answer: Answer) -> Tenso
             came=f"one of the model {profile.settings.model}",
             remedy="Solve it again with credibility(clf, x, ...).",
         )
+
+
+def _check(clf: object, profile: Profile, answer: Answer) -> None:
+    check_own_profile(clf, profile)
     if answer not in ("model", "credible"):
         raise InvalidArgumentError(
             "answer",
@@ -282,7 +296,6 @@ def _checked(clf: object, profile: Profile, score: str, answer: Answer) -> Tenso
             came=repr(answer),
             remedy="'model' keeps the model's class; 'credible' takes the most credible one.",
         )
-    return named_score(score)(profile)
 
 
 def _answers(profile: Profile, answer: Answer) -> Tensor:

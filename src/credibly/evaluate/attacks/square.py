@@ -11,7 +11,7 @@ from torch import Tensor
 
 from credibly.evaluate.attacks.base import Attack, Task
 from credibly.evaluate.attacks.noise import uniform, with_stream
-from credibly.evaluate.attacks.system import Verdict
+from credibly.evaluate.attacks.system import Outcome
 from credibly.solve.base import require
 from credibly.types import norm, per_sample, real_number
 
@@ -60,7 +60,7 @@ class Square(Attack):
             done[taken] = verdict.success[better]
         return [x]
 
-    def _ask(self, task: Task, x: Tensor) -> Verdict:
+    def _ask(self, task: Task, x: Tensor) -> Outcome:
         return self.system.judge(task.clf, x, task.labels, target=task.target)
 
     def _first(self, task: Task) -> Tensor:

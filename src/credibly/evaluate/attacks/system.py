@@ -27,7 +27,7 @@ Score = Callable[[Profile], Tensor]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Outcome:
     """What a system says to inputs, and how far that is from what the attacker wants.
 
     Attributes:
@@ -49,13 +49,13 @@ class Verdict:
     success: Tensor
 
     @staticmethod
-    def concatenate(parts: Sequence[Verdict]) -> Verdict:
+    def concatenate(parts: Sequence[Outcome]) -> Outcome:
         """One verdict of many."""
         joined: dict[str, Any] = {}
-        for f in fields(Verdict):
+        for f in fields(Outcome):
             values = [getattr(part, f.name) for part in parts]
             joined[f.name] = None if values[0] is None else torch.cat(values)
-        return Verdict(**joined)
+        return Outcome(**joined)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,16 +181,16 @@ class System:
 
     def judge(
         self, clf: Classifier, x: Tensor, labels: Tensor, *, target: Tensor | None = None
-    ) -> Verdict:
+    ) -> Outcome:
         """Decide with the deployed solver, `chunk_size` samples at a time."""
         parts, labels = [], labels.to(x.device)
         target = None if target is None else target.to(x.device)
         for rows in torch.split(torch.arange(len(x), device=x.device), self.chunk_size):
             wanted = None if target is None else target[rows]
             parts.append(self._judge(clf, x[rows], labels[rows], wanted))
-        return Verdict.concatenate(parts)
+        return Outcome.concatenate(parts)
 
-    def _judge(self, clf: Classifier, x: Tensor, labels: Tensor, target: Tensor | None) -> Verdict:
+    def _judge(self, clf: Classifier, x: Tensor, labels: Tensor, target: Tensor | None) -> Outcome:
         x = self.moved(x)
         if self.solves:
             profile = self.profile(clf, x)
@@ -204,19 +204,19 @@ class System:
         accepted = torch.ones_like(labels, dtype=torch.bool)
         if scores is not None and self.threshold is not None:
             accepted = scores.double() >= self.threshold
-        return Verdict(
+        return Outcome(
             self._values(profile).argmax(1), accepted, scores, margin, goal, accepted & (margin < 0)
         )
 
     def margin(self, profile: Profile, labels: Tensor, target: Tensor | None = None) -> Tensor:
-        """The margin of `Verdict`, differentiable where the profile is attached to something."""
+        """The margin of `Outcome`, differentiable where the profile is attached to something."""
         values = self._values(profile)
         own = (labels if target is None else target)[:, None]
         gap = values.gather(1, own).squeeze(1) - values.scatter(1, own, -torch.inf).amax(1)
         return gap if target is None else -gap
 
     def goal(self, profile: Profile, labels: Tensor, target: Tensor | None = None) -> Tensor:
-        """The goal of `Verdict`, likewise."""
+        """The goal of `Outcome`, likewise."""
         margin = self.margin(profile, labels, target)
         if not self.aware or self.score is None or self.threshold is None:
             return margin
@@ -232,7 +232,7 @@ class System:
         return profile.fit if self.decision == "model" else profile.credibility
 
 
-def worst_verdict(verdicts: Sequence[Verdict]) -> Tensor:
+def worst_verdict(verdicts: Sequence[Outcome]) -> Tensor:
     """Which verdict is worst for the system (n,): a success first, then the lowest goal."""
     success = torch.stack([verdict.success for verdict in verdicts])
     goal = torch.stack([verdict.goal for verdict in verdicts]).nan_to_num(nan=torch.inf)

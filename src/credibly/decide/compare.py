@@ -1,0 +1,129 @@
+"""Two networks of about the same accuracy, told apart by their profiles and without labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from credibly.decide.bootstrap import Interval, bootstrap
+from credibly.decide.scores import gain, predicted_ratio, shift
+from credibly.errors import InvalidArgumentError
+from credibly.model.classifier import Classifier
+from credibly.model.structure import Nested
+from credibly.profile.credibility import credibility
+from credibly.profile.profile import Profile
+from credibly.solve.base import Solver
+from credibly.types import norm
+
+
+def _kept(profile: Profile) -> Tensor:
+    return (profile.credibility.argmax(1) == profile.fit.argmax(1)).double()
+
+
+def _relative_shift(profile: Profile) -> Tensor:
+    return shift(profile) / norm(profile.fit.double())
+
+
+MEASURES: dict[str, Callable[[Profile], Tensor]] = {
+    "class kept": _kept,
+    "relative shift": _relative_shift,
+    "trust": predicted_ratio,
+    "gain": gain,
+    "risk": lambda profile: profile.risk.double(),
+}
+"""Name -> one number a sample; the mean over samples is compared."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Means over the same inputs, with bootstrap intervals.
+
+    Attributes:
+        models: the names, in order.
+        means: measure -> model -> mean.
+        differences: measure -> pair of models -> mean of the first less that of the second, paired.
+        gammas: model -> the gamma used.
+    """
+
+    models: tuple[str, ...]
+    means: Mapping[str, Mapping[str, Interval]]
+    differences: Mapping[str, Mapping[tuple[str, str], Interval]]
+    gammas: Mapping[str, float | None]
+
+    def summary(self) -> str:
+        """One line a measure and model, and one a difference."""
+        lines = []
+        for measure, by_model in self.means.items():
+            for model, mean in by_model.items():
+                lines.append(f"{measure}, {model}: {_words(mean)}")
+            for (left, right), gap in self.differences[measure].items():
+                apart = "" if gap.low <= 0 <= gap.high else "  (apart)"
+                lines.append(f"{measure}, {left} less {right}: {_words(gap)}{apart}")
+        return "\n".join(lines)
+
+
+def compare(
+    models: Mapping[str, Classifier],
+    x: Nested,
+    *,
+    gamma: float | Literal["auto"] = "auto",
+    solver: Solver | None = None,
+    level: float = 0.95,
+    chunk_size: int = 128,
+) -> Comparison:
+    """Compare trained models on the same inputs without labels.
+
+    A model whose profile stays near its output (class kept, small relative shift, large trust)
+    holds its predictions against small movements of the input. That says nothing about whether
+    they are right. With gamma='auto' every model gets the gamma of its own sensitivity, and risks
+    are then not comparable; pass a number to ask all of them the same question.
+
+    Args:
+        models: name -> classifier, at least two, of the same classes.
+        x: inputs that all of them take.
+        gamma: as in `credibility`.
+        solver: as in `credibility`.
+        level: of the intervals.
+        chunk_size: as in `credibility`.
+    """
+    if not isinstance(models, Mapping) or len(models) < 2:
+        raise InvalidArgumentError(
+            "models",
+            expected="a mapping from at least two names to classifiers",
+            came=f"{type(models).__name__} of {len(models) if hasattr(models, '__len__') else '?'}",
+            remedy="compare({'resnet': clf_a, 'densenet': clf_b}, x).",
+        )
+    profiles = {
+        name: credibility(clf, x, gamma=gamma, solver=solver, chunk_size=chunk_size)
+        for name, clf in models.items()
+    }
+    usable = torch.stack([profile.usable.cpu() for profile in profiles.values()]).all(0)
+    names = tuple(models)
+    values = {
+        measure: {name: function(profiles[name]).cpu()[usable] for name in names}
+        for measure, function in MEASURES.items()
+    }
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    return Comparison(
+        models=names,
+        means={
+            m: {n: bootstrap(_mean, v[n], level=level) for n in names} for m, v in values.items()
+        },
+        differences={
+            m: {(a, b): bootstrap(_mean, v[a] - v[b], level=level) for a, b in pairs}
+            for m, v in values.items()
+        },
+        gammas={name: profile.gamma for name, profile in profiles.items()},
+    )
+
+
+def _mean(values: Tensor) -> float:
+    return float(torch.as_tensor(values).double().mean())
+
+
+def _words(interval: Interval) -> str:
+    return f"{interval.value:.4g} ({interval.low:.4g} to {interval.high:.4g})"
