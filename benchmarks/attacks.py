@@ -57,17 +57,19 @@ def main() -> None:
     print(f"{name}, {count} images, pixels, linf, gamma {gamma:g}, {solver}, "
           f"{given.steps} steps, {given.restarts} restarts, seed {given.seed}, "
           f"{torch.get_default_dtype()}, {given.device}")  # fmt: skip
-    for title, system in systems.items():
+    chosen = {t: system for t, system in systems.items() if t[0] in given.systems}
+    for title, system in chosen.items():
         start = time.perf_counter()
         makers = _attacks(system, given)
-        table = cr.try_attacks(clf, x, y, attacks=makers, radii=RADII, system=system)
+        table = cr.try_attacks(clf, x, y, attacks=makers, radii=given.radii, system=system)
         clean = float(table.success["clean", 0.0].double().mean())
-        worst = table.worst(RADII[0])
+        worst = table.worst(given.radii[0])
         error = (worst * (1 - worst) / count) ** 0.5
-        print(f"\n{title}: clean {clean:.3f}; standard error at eps {RADII[0]}: {error:.3f}")
+        print(f"\n{title}: clean {clean:.3f}; standard error at eps {given.radii[0]}: {error:.3f}")
         print(table)
-        for finding in _sanity(clf, x, y, table=table, makers=makers, system=system):
-            print(f"  {finding}")
+        if given.sanity:
+            for finding in _sanity(clf, x, y, table=table, makers=makers, system=system):
+                print(f"  {finding}")
         print(f"  {time.perf_counter() - start:.0f} s")
 
 
@@ -164,6 +166,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, help="a ResNet-18 file; with --data, CIFAR-10")
     parser.add_argument("--data", type=Path, help="folder of CIFAR-10")
+    parser.add_argument("--systems", default="bBAT", help="some of b (bare), B, A and T")
+    parser.add_argument("--radii", type=float, nargs="+", default=RADII)
+    parser.add_argument("--sanity", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--images", type=int, default=6)
     parser.add_argument("--held-out", type=int, default=50, help="clean images that set A's level")
     parser.add_argument("--steps", type=int, default=8, help="of the attacks other than PGD")

@@ -92,14 +92,12 @@ def failures(rows: Mapping[str, Rows]) -> dict[str, object]:
     print("|---|" + "---|" * len(groups))
     for title, name in scores.items():
         table[title] = {
-            group: 1000
-            * mean([aurc(values(rows, labelled[n], name), labelled[n].correct) for n in names])
+            group: area([(values(rows, labelled[n], name), labelled[n].correct) for n in names])
             for group, names in groups.items()
         }
         print(f"| {title} | " + " | ".join(f"{v:.1f}" for v in table[title].values()) + " |")
     second = {
-        group: 1000
-        * mean([aurc(labelled[n].scores["ratio"], labelled[n].credible_correct) for n in names])
+        group: area([(labelled[n].scores["ratio"], labelled[n].credible_correct) for n in names])
         for group, names in groups.items()
     }
     print(
