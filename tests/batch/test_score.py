@@ -17,6 +17,7 @@ from credibly.batch import score as module
 from credibly.batch import shards as shards_module
 from credibly.batch.lock import locked
 from credibly.batch.shards import Shards
+from credibly.model.fingerprint import digest_of_space
 
 ROWS = 23
 CLASSES = ("red", "green", "blue")
@@ -409,3 +410,52 @@ def test_a_model_that_stops_working_is_named_and_finished_rows_are_kept(tmp_path
         cr.score(clf, tmp_path / "x.npy", out, **settings, progress=dies)
     net.left = 10**9
     assert cr.score(clf, tmp_path / "x.npy", out, **settings).resumed == 6
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"space": cr.Space(locked=[0, 3])},
+        {"space": cr.Space(scale=[5.0, 1.0, 1.0, 0.2])},
+        {"module": "0"},
+    ],
+)
+def test_what_moves_is_what_the_space_or_the_module_says(clf, data, out, settings):
+    moved = cr.Classifier(clf.net, **settings)
+    cr.score(moved, data, out, **SMALL)
+    expected = cr.credibility(moved, torch.from_numpy(np.load(data)), gamma=2.0, chunk_size=4)
+    plain = cr.credibility(clf, torch.from_numpy(np.load(data)), gamma=2.0, chunk_size=4)
+    risk = pd.read_parquet(out)["risk"].to_numpy()
+    np.testing.assert_allclose(risk, expected.risk, rtol=1e-9, atol=1e-12)
+    assert not np.allclose(risk, plain.risk, rtol=1e-3, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"module": "0"}, *[{"space": cr.Space(scale=torch.tensor([s, 1.0, 1, 1]))} for s in (2, 3)]],
+)
+def test_another_space_or_module_does_not_go_on(clf, data, out, monkeypatch, settings):
+    first = cr.Classifier(clf.net, space=cr.Space(scale=torch.ones(4)))
+    with monkeypatch.context() as patch:
+        killed_after(patch, 3)
+        with pytest.raises(Killed):
+            cr.score(first, data, out, **SMALL)
+    with pytest.raises(cr.OutputError, match="space fingerprint was"):
+        cr.score(cr.Classifier(clf.net, **settings), data, out, **SMALL)
+    assert cr.score(first, data, out, **SMALL).resumed > 0
+
+
+def test_the_digest_of_a_space_tells_every_setting():
+    spaces = [
+        cr.Space(),
+        cr.Space(vary="a"),
+        cr.Space(scale=2.0),
+        cr.Space(scale=np.array([2.0, 1.0])),
+        cr.Space(scale={"a": [2.0, 1.0]}),
+        cr.Space(locked=["a"], columns=["a", "b"]),
+        cr.Space(bounds=(torch.zeros(2), torch.ones(2))),
+        cr.Space(bounds=(torch.zeros(2), 2 * torch.ones(2))),
+    ]
+    digests = [digest_of_space(space) for space in spaces]
+    assert len(set(digests)) == len(spaces)
+    assert digest_of_space(cr.Space(scale=np.array([2.0, 1.0]))) == digests[3]

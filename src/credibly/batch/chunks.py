@@ -13,7 +13,7 @@ from credibly.batch.shards import as_table
 from credibly.data.sources import Source
 from credibly.errors import ModelError
 from credibly.model.classifier import Classifier
-from credibly.model.inputs import as_inputs, finite_rows
+from credibly.model.inputs import enter, finite_rows
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.profile.credibility import solved_profile, undisturbed
 from credibly.profile.files import to_pandas
@@ -69,9 +69,10 @@ def prepared(job: Job, x: Tensor) -> tuple[Tensor, Tensor]:
 
 def solved(job: Job, x: Tensor) -> Profile:
     """The profile of a chunk. The model was looked at when the run began, not at every chunk."""
-    with undisturbed(as_inputs(job.clf, x)) as x0:
+    clf, start = enter(job.clf, x)  # what moves is what the space or the module says
+    with undisturbed(start) as x0:
         weights = torch.tensor(job.weights, dtype=x0.dtype, device=x0.device)
-        problem = FitRiskProblem(job.clf, x0, weights, job.bounds)
+        problem = FitRiskProblem(clf, x0, weights, clf.limits(job.bounds))
         return solved_profile(problem, job.solver, chunk_size=job.chunk)
 
 

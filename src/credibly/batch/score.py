@@ -20,8 +20,8 @@ from credibly.errors import CrediblyError, InvalidArgumentError, OutputError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.files import LoadedClassifier
-from credibly.model.fingerprint import digest_of_classifier
-from credibly.model.inputs import as_inputs
+from credibly.model.fingerprint import digest_of_classifier, digest_of_space
+from credibly.model.inputs import enter
 from credibly.problem.weights import as_numbers, auto_gamma, resolve_weights
 from credibly.profile.arguments import (
     Progress,
@@ -143,6 +143,9 @@ def _settings(job: Job, gamma: object, weights: object, fingerprint: str | None)
         "outputs": clf.outputs,
         "classes": clf.classes,
         "bounds": job.bounds,
+        "module": clf.module,
+        "space": None if clf.space is None else clf.space.describe(),
+        "space fingerprint": None if clf.space is None else digest_of_space(clf.space),
         "device": None if clf.device is None else clf.device.type,
         "dtype": str(clf.dtype),
         "chunk_size": job.chunk,
@@ -174,11 +177,12 @@ def _begun(
 def _resolved(job: Job, gamma: float | Literal["auto"], weights: Any) -> tuple[float, ...]:
     x, _ = prepared(job, job.source.read(0, AUTO_ROWS)[1])
     with undisturbed(x) as x:
-        check_model(job.clf, as_inputs(job.clf, x))
+        clf, x0 = enter(job.clf, x)
+        check_model(clf, x0)
         if weights is None and gamma == "auto":
             gamma = auto_gamma(job.clf, x)
         given = gamma if weights is None else None
-        return tuple(resolve_weights(job.clf, x, gamma=given, weights=weights).tolist())
+        return tuple(resolve_weights(clf, x0, gamma=given, weights=weights).tolist())
 
 
 def first_look(

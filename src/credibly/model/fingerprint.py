@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 from torch import Tensor, nn
 
 from credibly.model.classifier import Classifier
+from credibly.model.space import Space
 
 
 def digest_of_file(path: str | Path) -> str:
@@ -39,6 +42,11 @@ def digest_of_classifier(classifier: Classifier) -> str | None:
     return digest_of_module(classifier.net)
 
 
+def digest_of_space(space: Space) -> str:
+    """SHA-256 over every setting of a space, with all values of its arrays."""
+    return digest_of_parts((f.name, _words(getattr(space, f.name))) for f in fields(space))
+
+
 def quick_digest(classifier: Classifier) -> str:
     """A short name for the model's weights, from some values of every tensor: cheap to repeat.
 
@@ -62,6 +70,19 @@ _SOME = 32
 
 def _is_plain(value: object) -> bool:
     return isinstance(value, Tensor) and not value.is_meta
+
+
+def _words(value: object) -> str:
+    """A setting in words that tell it from others; arrays by their content."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_words(part)}' for key, part in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_words(part) for part in value)}]"
+    if isinstance(value, Tensor):
+        return _digest_of_tensor(value)
+    if hasattr(value, "__array__"):
+        return f"array {np.asarray(value).tolist()}"
+    return repr(value)
 
 
 def _digest_of_tensor(tensor: Tensor) -> str:
