@@ -183,3 +183,10 @@ def test_rows_with_nan_or_infinity_are_told_apart():
     x[2, 0, 0, 0] = torch.inf
     x[4, 0, 0, 1] = -torch.inf
     assert finite_rows(x).tolist() == [True, False, False, True, False]
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_model_without_numbers_says_load_the_weights(device):
+    clf = Classifier(nn.Linear(4, 3, device="meta").eval())
+    with pytest.raises(InvalidArgumentError, match=r"holds numbers.*load_state_dict"):
+        as_inputs(clf, torch.zeros(2, 4, device=device))

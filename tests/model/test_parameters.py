@@ -270,8 +270,31 @@ def test_inside_of_inference_mode(net):
         (lambda net, x: vary_parameters(Classifier(net), x, []), "^`parameters`"),
         (lambda _, x: vary_parameters(Classifier(nn.Flatten()), x), "^`parameters`.*no para"),
         (lambda net, _: vary_parameters(Classifier(net), 3.0), "^`x`.*at least one sample"),
+        (lambda net, x: vary_parameters(Classifier(net), x, 3), r"^`parameters`.*\[3\]"),
     ],
 )
 def test_bad_input_is_refused(net, make, match):
     with pytest.raises(InvalidArgumentError, match=match):
         make(net, models.inputs(2, 4))
+
+
+@pytest.mark.parametrize("spoil", [lambda x: x.float(), lambda x: x[:, :1], lambda x: x[0]])
+def test_inputs_the_model_cannot_take_are_told(net, spoil):
+    with pytest.raises(ModelError, match=r"the model failed on the inputs|evaluated with other"):
+        cr.credibility(vary_parameters(Classifier(net), spoil(models.inputs(2, 4))), gamma=1.0)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda net, x: vary_parameters(Classifier(net), x),
+        lambda net, x: cr.bind(Classifier(net, module="0"), x),
+        lambda net, x: cr.credibility(Classifier(net, module="0"), x, gamma=1.0),
+    ],
+)
+def test_a_model_in_training_mode_is_refused_before_it_runs(use):
+    net = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3)).double().train()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    with pytest.raises(ModelError, match=r"training mode: 0 \(BatchNorm1d\).*eval"):
+        use(net, torch.randn(5, 4, dtype=torch.float64))
+    assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())

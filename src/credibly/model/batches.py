@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from credibly.errors import InvalidArgumentError
+from credibly.errors import InvalidArgumentError, ModelError
 from credibly.model.classifier import Classifier
 from credibly.types import Array
 
@@ -20,6 +20,23 @@ def check_classifier(classifier: object) -> None:
             came=type(classifier).__name__,
             remedy="Wrap your model first: credibly.Classifier(net).",
         )
+
+
+def check_evaluation_mode(classifier: Classifier) -> None:
+    """Refuse a model in training mode before it runs: batch norm would change its statistics."""
+    if not isinstance(classifier.net, nn.Module):
+        return
+    sensitive = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)  # noqa: SLF001
+    for name, module in classifier.net.named_modules():
+        # torch's own recurrent and attention layers carry their dropout as a number
+        inner_dropout = getattr(module, "dropout", 0.0)
+        active_dropout = isinstance(inner_dropout, float) and inner_dropout > 0
+        if module.training and (isinstance(module, sensitive) or active_dropout):
+            raise ModelError(
+                f"the model is in training mode: {name or 'the module itself'} "
+                f"({type(module).__name__}) would be random or would mix the samples of a batch",
+                remedy="Call net.eval() first; credibly never changes a model's mode.",
+            )
 
 
 def check_batch(classifier: Classifier, x: Array, name: str) -> Tensor:
@@ -107,6 +124,16 @@ def _check_precision(classifier: Classifier, x: Tensor, name: str) -> None:
 
 def _check_device(classifier: Classifier, x: Tensor, name: str) -> None:
     wanted, found = classifier.device, x.device
+    if isinstance(classifier.net, nn.Module) and any(
+        p.is_meta for p in classifier.net.parameters()
+    ):
+        raise InvalidArgumentError(
+            name,
+            expected="a model that holds numbers",
+            came="one on the meta device",
+            remedy="Tensors on meta have shapes only: load the weights first, for example with "
+            "net.to_empty(device='cpu') and net.load_state_dict(...).",
+        )
     if wanted is None or (
         wanted.type == found.type
         and (wanted.index == found.index or None in (wanted.index, found.index))

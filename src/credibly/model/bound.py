@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from credibly.errors import InvalidArgumentError, ModelError
-from credibly.model.batches import check_batch, check_classifier
+from credibly.model.batches import check_batch, check_classifier, check_evaluation_mode
 from credibly.model.classifier import Classifier
 from credibly.model.coordinates import Coordinates
 from credibly.model.derivatives import ordinary_path
@@ -123,6 +123,7 @@ class AtModule(InSpace):
 
     def __init__(self, base: Classifier, inputs: Nested) -> None:
         self.__dict__.update(base.__dict__)
+        check_evaluation_mode(base)
         self.inputs = inputs
         found = self._activation()
         space = base.space or Space()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from credibly.errors import CrediblyWarning, InvalidArgumentError, ModelError
+from credibly.model.batches import check_evaluation_mode
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_and_pull, ordinary_path
 from credibly.model.inputs import finite_rows
@@ -20,7 +21,7 @@ from credibly.model.inputs import finite_rows
 
 def check_model(classifier: Classifier, x: Tensor) -> None:
     """Raise `ModelError` or `InvalidArgumentError` where the model cannot be used on `x`."""
-    _check_evaluation_mode(classifier)
+    check_evaluation_mode(classifier)
     _check_no_inference_weights(classifier)
     usable = finite_rows(x).nonzero().squeeze(1)[:2]
     if len(usable) == 0:
@@ -96,22 +97,6 @@ def _outputs(classifier: Classifier, x: Tensor) -> Tensor:
             "layer.",
         )
     return outputs
-
-
-def _check_evaluation_mode(classifier: Classifier) -> None:
-    if not isinstance(classifier.net, nn.Module):
-        return
-    sensitive = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)  # noqa: SLF001
-    for name, module in classifier.net.named_modules():
-        # torch's own recurrent and attention layers carry their dropout as a number
-        inner_dropout = getattr(module, "dropout", 0.0)
-        active_dropout = isinstance(inner_dropout, float) and inner_dropout > 0
-        if module.training and (isinstance(module, sensitive) or active_dropout):
-            raise ModelError(
-                f"the model is in training mode: {name or 'the module itself'} "
-                f"({type(module).__name__}) would be random or would mix the samples of a batch",
-                remedy="Call net.eval() first; credibly never changes a model's mode.",
-            )
 
 
 def _check_no_inference_weights(classifier: Classifier) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from credibly.errors import InvalidArgumentError, ModelError
-from credibly.model.batches import check_classifier
+from credibly.model.batches import check_classifier, check_evaluation_mode
 from credibly.model.bound import Bound
 from credibly.model.classifier import Classifier
 from credibly.model.structure import Nested, as_tensors, leaves, mapped, samples_in
@@ -120,6 +120,7 @@ def vary_parameters(
             remedy="Functions hide their parameters; wrap the module itself, with pick= for its "
             "logits.",
         )
+    check_evaluation_mode(clf)
     names = _chosen(clf.net, parameters)
     inputs = as_tensors(x)
     with torch.inference_mode(False):
@@ -142,7 +143,7 @@ def _chosen(net: nn.Module, parameters: str | Sequence[str] | None) -> list[str]
     if parameters is None:
         layers = [name.rpartition(".")[0] for name in own]
         return [name for name, layer in zip(own, layers, strict=True) if layer == layers[-1]]
-    wanted = [parameters] if isinstance(parameters, str) else list(parameters)
+    wanted = [parameters] if isinstance(parameters, str) else _listed(parameters)
     chosen = [n for n in own if any(n == w or n.startswith(f"{w}.") for w in wanted)]
     unmatched = [w for w in wanted if not any(n == w or n.startswith(f"{w}.") for n in own)]
     if unmatched or not chosen:
@@ -153,6 +154,11 @@ def _chosen(net: nn.Module, parameters: str | Sequence[str] | None) -> list[str]
             remedy="Look at net.named_parameters().",
         )
     return chosen
+
+
+def _listed(parameters: object) -> list[Any]:
+    """The names given; what is no sequence at all is named as it came."""
+    return list(parameters) if isinstance(parameters, Sequence) else [parameters]
 
 
 def _features_of_last_linear(
@@ -172,6 +178,12 @@ def _features_of_last_linear(
     try:
         with torch.no_grad():
             found = clf.run(inputs)
+    except Exception as error:
+        raise ModelError(
+            f"the model failed on the inputs with {type(error).__name__}: {error}",
+            remedy="Try it yourself on the same inputs: shape, precision and device must be those "
+            "it was trained with; with unpack=True a mapping is passed as keywords.",
+        ) from error
     finally:
         handle.remove()
     if len(seen) != 1 or len(seen[0][0]) != 1:
