@@ -103,3 +103,47 @@ def test_others_of_another_shape_are_refused(smooth):
     clf, profile = smooth
     with pytest.raises(cr.InvalidArgumentError, match="attack"):
         cr.try_tradeoff(clf, profile, others={"attack": profile.x0[:3]})
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"others": [1.0]}, "^`others`.*mapping.*list"),
+        ({"others": {"random directions": 0}}, "^`others`.*other than"),
+        ({"others": {"a": torch.zeros(6, 2, dtype=torch.float64)}}, r"^`others\['a'\]`"),
+        ({"radii": ()}, "^`radii`.*at least one"),
+        ({"radii": 0.1}, r"^`radii`.*\(0.1,\)"),
+        ({"seed": "a"}, "^`seed`"),
+        ({"seed": 1.5}, "^`seed`"),
+    ],
+)
+def test_careless_settings_are_named(smooth, settings, match):
+    with pytest.raises(cr.InvalidArgumentError, match=match):
+        cr.try_tradeoff(*smooth, **settings)
+
+
+def test_what_is_not_the_profile_of_this_classifier_is_refused(smooth):
+    clf, profile = smooth
+    features = profile.x0[0].numel()
+    for door in (cr.try_tradeoff, cr.try_assumption_2):
+        with pytest.raises(cr.InvalidArgumentError, match=r"^`profile`.*Tensor.*Solve one"):
+            door(clf, profile.x0)
+        for sizes in ((features, 2), (features + 1, 5)):
+            other = cr.Classifier(torch.nn.Linear(*sizes).double().eval())
+            with pytest.raises(cr.InvalidArgumentError, match=r"^`clf`.*made with, of 5 classes"):
+                door(other, profile)
+
+
+def test_a_sample_without_an_answer_neither_holds_nor_fails(smooth):
+    clf, profile = smooth
+    x0 = profile.x0.clone()
+    x0[1] = torch.nan
+    spoilt = cr.credibility(clf, x0, gamma=GAMMA)
+    tried = cr.try_tradeoff(clf, spoilt)
+    assert "nan" not in tried.summary()
+    assert tried.summary().count("holds at 100.0%") == 3
+    found, whole = cr.try_assumption_2(clf, spoilt), cr.try_assumption_2(clf, profile)
+    assert bool(found.fraction[1].isnan())
+    assert bool(found.by_radius[:, 1].isnan().all())
+    assert torch.equal(found.fraction[[0, 2]], whole.fraction[[0, 2]])
+    assert "no sample has an answer" in cr.try_tradeoff(clf, spoilt[1:2]).summary()

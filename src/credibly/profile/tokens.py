@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
+from credibly.profile.given import check_profile
 from credibly.profile.profile import Profile
 
 
@@ -15,6 +16,7 @@ def token_movement(profile: Profile) -> Tensor:
     one whose change brings all classes closest to each other at the least cost; it is a direction
     of the model's, not a synonym: x+ is in general the embedding of no word.
     """
+    check_profile(profile)
     if profile.x0.dim() != 3:
         raise InvalidArgumentError(
             "profile",

@@ -15,6 +15,7 @@ from credibly.model.inputs import as_inputs, enter_again
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.profile.arguments import check_chunk_size
 from credibly.profile.credibility import undisturbed
+from credibly.profile.given import check_profile, check_same_classes, check_seed
 from credibly.profile.profile import Profile
 from credibly.solve.base import reach, require_positive, require_whole
 from credibly.types import Array, norm, per_sample
@@ -27,6 +28,9 @@ SMALL_RADII = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 
 BETWEEN = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99)
 """Points of the segment from x0 (0) to x+ (1)."""
+
+KINDS = ("random directions", "gradient directions", "between x0 and x+")
+"""Names of what is tried by itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +56,14 @@ class TradeOff:
         """One line a kind of x'."""
         lines = []
         for name, margin in self.margins.items():
-            share = float((margin >= 0).double().mean())
+            known = margin[~margin.isnan()]  # samples without an answer have nothing to hold
+            if len(known) == 0:
+                lines.append(f"{name}: no sample has an answer")
+                continue
+            share = float((known >= 0).double().mean())
             lines.append(
                 f"{name}: holds at {share:.1%} of {margin.shape[1]} x' a sample, worst margin "
-                f"{float(margin.min()):+.3g} of F"
+                f"{float(known.min()):+.3g} of F"
             )
         return "\n".join(lines)
 
@@ -86,8 +94,9 @@ def try_tradeoff(
         seed: of the random directions.
         chunk_size: samples handled at a time.
     """
-    _check(directions, radii, chunk_size)
+    _check(profile, directions, radii, seed, chunk_size)
     clf, start = enter_again(clf, profile.x0, profile.settings.space)
+    check_same_classes(clf, start, profile)
     brought = _as_others(clf, profile, others or {})
     parts: list[dict[str, Tensor]] = []
     with undisturbed(start):
@@ -136,15 +145,16 @@ def try_assumption_2(
 
     Args:
         clf: the classifier the profile was made with.
-        profile: its profile.
+        profile: its profile; samples that could not be solved get NaN.
         directions: random directions a radius.
         radii: sizes of the neighbourhood, relative to |x+ - x0|.
         seed: of the directions.
         chunk_size: samples handled at a time.
     """
-    _check(directions, radii, chunk_size)
+    _check(profile, directions, radii, seed, chunk_size)
     found = []
     clf, start = enter_again(clf, profile.x0, profile.settings.space)
+    check_same_classes(clf, start, profile)
     with undisturbed(start):
         whole = _problem(clf, start, profile)
         for begin in range(0, len(profile), chunk_size):
@@ -153,11 +163,12 @@ def try_assumption_2(
             found.append(_tangent_margins(problem, x, directions, radii, seed + begin))
     margins = torch.cat(found, dim=2)  # (radii, directions, n)
     # x' = x+ moves by rounding only: such differences say nothing about curvature
-    good = margins >= -64 * torch.finfo(margins.dtype).eps
+    good = (margins >= -64 * torch.finfo(margins.dtype).eps).double()
+    good = torch.where(margins.isnan(), torch.nan, good)  # no answer: neither held nor failed
     return Assumption2(
-        fraction=good.double().mean((0, 1)),
+        fraction=good.mean((0, 1)),
         worst=margins.amin((0, 1)),
-        by_radius=good.double().mean(1),
+        by_radius=good.mean(1),
         radii=tuple(float(radius) for radius in radii),
     )
 
@@ -193,12 +204,12 @@ def _nearby(
     distance = reach(problem, point)
     sizes = [per_sample(radius * distance, x) for radius in radii]
     noise = _directions(x, directions, seed)
-    yield "random directions", [x + size * step for size in sizes for step in noise]
+    yield KINDS[0], [x + size * step for size in sizes for step in noise]
     shift = 2 * (x - problem.x0)
     steepest = [_unit(point.gradient), _unit(point.gradient - shift)]
     moves = [sign * step for step in steepest for sign in (-1, 1)]
-    yield "gradient directions", [x + size * move for size in sizes for move in moves]
-    yield "between x0 and x+", [problem.x0 + share * (x - problem.x0) for share in BETWEEN]
+    yield KINDS[1], [x + size * move for size in sizes for move in moves]
+    yield KINDS[2], [problem.x0 + share * (x - problem.x0) for share in BETWEEN]
 
 
 def _margins(
@@ -231,9 +242,17 @@ def _unit(values: Tensor) -> Tensor:
 
 
 def _as_others(clf: Classifier, profile: Profile, others: Mapping[str, Array]) -> dict[str, Tensor]:
+    if not isinstance(others, Mapping) or set(others) & set(KINDS):
+        raise InvalidArgumentError(
+            "others",
+            expected=f"a mapping from names, other than {list(KINDS)}, to inputs",
+            came=type(others).__name__ if not isinstance(others, Mapping) else f"{list(others)}",
+            remedy="For example others={'attack': x_attacked}.",
+        )
     brought = {name: as_inputs(clf, x, name=f"others[{name!r}]") for name, x in others.items()}
+    expected = clf.encode(profile.x0).shape
     for name, x in brought.items():
-        if len(x) != len(profile):
+        if x.shape != expected:
             raise InvalidArgumentError(
                 f"others[{name!r}]",
                 expected=f"one input for each of the profile's, {tuple(profile.x0.shape)}",
@@ -243,8 +262,19 @@ def _as_others(clf: Classifier, profile: Profile, others: Mapping[str, Array]) -
     return brought
 
 
-def _check(directions: int, radii: Sequence[float], chunk_size: int) -> None:
+def _check(
+    profile: Profile, directions: int, radii: Sequence[float], seed: int, chunk_size: int
+) -> None:
+    check_profile(profile)
     check_chunk_size(chunk_size)
+    check_seed(seed)
     require_whole("directions", directions)
+    if not isinstance(radii, Sequence) or len(radii) == 0:
+        raise InvalidArgumentError(
+            "radii",
+            expected="a sequence of positive numbers, at least one",
+            came=repr(radii),
+            remedy="For a single one pass (0.1,).",
+        )
     for radius in radii:
         require_positive("radii", radius)

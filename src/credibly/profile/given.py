@@ -1,0 +1,48 @@
+"""A profile that a caller brings, and the classifier it should belong to, checked once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from credibly.errors import InvalidArgumentError
+from credibly.model.classifier import Classifier
+from credibly.model.derivatives import losses_only
+from credibly.profile.profile import Profile
+from credibly.types import whole_number
+
+
+def check_profile(profile: object) -> None:
+    """Refuse what is no profile."""
+    if not isinstance(profile, Profile):
+        raise InvalidArgumentError(
+            "profile",
+            expected="a profile, as credibility(...) gives",
+            came=type(profile).__name__,
+            remedy="Solve one first: profile = credibility(clf, x, gamma=...).",
+        )
+
+
+def check_same_classes(clf: Classifier, x0: Tensor, profile: Profile) -> None:
+    """Refuse a classifier that cannot have made the profile: one of other inputs or classes."""
+    probe = torch.where(torch.isfinite(x0[:1]), x0[:1], 0.0)
+    expected = len(profile.settings.weights)
+    try:
+        came = f"one of {losses_only(clf.select(slice(0, 1)), probe).shape[1]} classes"
+    except (RuntimeError, ValueError, TypeError) as error:
+        came = f"one that fails on its inputs with {type(error).__name__}: {error}"
+    if came != f"one of {expected} classes":
+        raise InvalidArgumentError(
+            "clf",
+            expected=f"the classifier the profile was made with, of {expected} classes",
+            came=came,
+            remedy="Pass the classifier that was given to credibility(...).",
+        )
+
+
+def check_seed(seed: object) -> None:
+    """Refuse a seed that is no whole number."""
+    if whole_number(seed) is None:
+        raise InvalidArgumentError(
+            "seed", expected="a whole number", came=repr(seed), remedy="0 is as good as any."
+        )
