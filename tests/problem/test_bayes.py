@@ -104,3 +104,18 @@ def test_shapes_signs_and_t_are_checked():
         log_joint(PROBLEM, X0, -torch.ones(3, 4).double(), t=1.0)
     with pytest.raises(cr.InvalidArgumentError, match="`t`"):
         log_joint(PROBLEM, X0, -torch.ones(3, 5).double(), t=0.0)
+
+
+@pytest.mark.parametrize(
+    ("x", "credences", "t", "match"),
+    [
+        (X0[:1], -torch.ones(3, 5).double(), 1.0, r"^`x`.*\(1, "),
+        (X0.numpy(), -torch.ones(3, 5).double(), 1.0, "^`x`.*ndarray"),
+        (X0, -torch.ones(3, 5), 1.0, r"^`credences`.*float64.*float32"),
+        (X0, torch.nan * torch.ones(3, 5).double(), 1.0, "^`credences`.*with NaN"),
+        (X0, -torch.ones(3, 5).double(), "one", "^`t`"),
+    ],
+)
+def test_nothing_is_broadcast_or_rounded(x, credences, t, match):
+    with pytest.raises(cr.InvalidArgumentError, match=match):
+        log_joint(PROBLEM, x, credences, t=t)

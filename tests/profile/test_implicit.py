@@ -140,3 +140,24 @@ def test_the_kind_of_curvature_is_checked():
     net, x0 = models.smooth_network(), models.inputs(1)
     with pytest.raises(cr.InvalidArgumentError, match="`curvature`"):
         attached_credibility(cr.Classifier(net), solved(net, x0), curvature="gauss")
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"products": 0}, "^`products`"),
+        ({"products": "many"}, "^`products`"),
+        ({"accuracy": "high"}, "^`accuracy`"),
+        ({"x0": models.inputs(2).numpy()}, "^`x0`.*ndarray"),
+        ({"x0": models.inputs(2).float()}, r"^`x0`.*float32"),
+        ({"x0": models.inputs(2) + 1}, r"^`x0`.*other values, by up to 1.*solve again"),
+        ({"weights": [1.0] * 5}, "^`weights`.*list"),
+        ({"weights": WEIGHTS + 1}, "^`weights`.*other values"),
+    ],
+)
+def test_a_gradient_where_nothing_was_solved_is_refused(settings, match):
+    net, x0 = models.smooth_network(), models.inputs(2)
+    with pytest.raises(cr.InvalidArgumentError, match=match):
+        attached_credibility(cr.Classifier(net), solved(net, x0), **settings)
+    with pytest.raises(cr.InvalidArgumentError, match=r"^`profile`"):
+        attached_credibility(cr.Classifier(net), x0)

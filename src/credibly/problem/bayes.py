@@ -21,6 +21,7 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.model.derivatives import losses_only
 from credibly.problem.fit_risk import FitRiskProblem
+from credibly.types import real_number
 
 
 def log_joint(problem: FitRiskProblem, x: Tensor, credences: Tensor, *, t: float) -> Tensor:
@@ -32,7 +33,7 @@ def log_joint(problem: FitRiskProblem, x: Tensor, credences: Tensor, *, t: float
         credences: c (n, K), at most 0. A class with c_k = 0 takes no part, as in the paper.
         t: concentration, positive: the larger, the narrower every component.
     """
-    _check(problem, credences, t)
+    t = _check(problem, x, credences, t)
     losses = losses_only(problem.classifier, x)
     size = problem.x0[0].numel()
     near = -t * problem.risk(x) + 0.5 * size * math.log(t / math.pi)
@@ -53,16 +54,33 @@ def _log_failure(losses: Tensor, credences: Tensor, weights: Tensor, t: float) -
     return torch.where(credences == 0, 0.0, terms).sum(1)
 
 
-def _check(problem: FitRiskProblem, credences: Tensor, t: float) -> None:
+def _check(problem: FitRiskProblem, x: Tensor, credences: Tensor, t: float) -> float:
+    _check_like("x", x, tuple(problem.x0.shape), problem.x0)
     expected = (len(problem), len(problem.weights))
-    if tuple(credences.shape) != expected or bool((credences > 0).any()):
+    _check_like("credences", credences, expected, problem.x0)
+    if bool((credences > 0).any()):
         raise InvalidArgumentError(
             "credences",
             expected=f"numbers of shape {expected}, none of them positive",
             came=f"shape {tuple(credences.shape)}, largest {float(credences.max()):.4g}",
             remedy="Credences are minus losses; pass for example profile.credibility.",
         )
-    if not (math.isfinite(t) and t > 0):
+    number = real_number(t)
+    if number is None or not (math.isfinite(number) and number > 0):
         raise InvalidArgumentError(
             "t", expected="a positive number", came=repr(t), remedy="Try 1.0, then larger ones."
+        )
+    return number
+
+
+def _check_like(name: str, given: object, shape: tuple[int, ...], like: Tensor) -> None:
+    """Nothing is broadcast or rounded: a density of rounded credences would be zero."""
+    good = isinstance(given, Tensor) and tuple(given.shape) == shape and given.dtype == like.dtype
+    if not good or not isinstance(given, Tensor) or bool(given.isnan().any()):
+        shown = f"shape {tuple(given.shape)} of {given.dtype}" if isinstance(given, Tensor) else ""
+        raise InvalidArgumentError(
+            name,
+            expected=f"a tensor of shape {shape} and {like.dtype}, without NaN",
+            came=(shown + " with NaN" * good) or type(given).__name__,
+            remedy="Pass for example those of a profile: profile.perturbed, profile.credibility.",
         )

@@ -25,7 +25,9 @@ from credibly.model.derivatives import (
 )
 from credibly.model.inputs import enter_again
 from credibly.problem.fit_risk import FitRiskProblem
+from credibly.profile.given import check_profile
 from credibly.profile.profile import Profile
+from credibly.solve.base import require_share, require_whole
 from credibly.solve.linear import conjugate_gradients
 
 Curvature = Literal["full", "outputs"]
@@ -63,6 +65,9 @@ def attached_credibility(
         products: most Hessian-vector products of a backward with 'full'.
         accuracy: residual at which the linear solve of a backward stops, relative.
     """
+    check_profile(profile)
+    require_whole("products", products)
+    require_share("accuracy", accuracy)
     if not bool(profile.usable.all()):
         raise InvalidArgumentError(
             "profile",
@@ -71,8 +76,9 @@ def attached_credibility(
             remedy="Choose the others first: profile[profile.usable].",
         )
     given = profile.x0 if x0 is None else x0
-    w = torch.tensor(profile.settings.weights).to(given) if weights is None else weights
-    _check_match(profile, given, w)
+    w = _own_weights(profile) if weights is None else weights
+    _check_match("x0", given, profile.x0)
+    _check_match("weights", w, _own_weights(profile))
     _check_curvature(curvature)
     clf, _ = enter_again(clf, profile.x0, profile.settings.space)
     answer = clf.encode(profile.perturbed)
@@ -144,18 +150,29 @@ def _check_curvature(curvature: str) -> None:
         )
 
 
-def _check_match(profile: Profile, x0: Tensor, weights: Tensor) -> None:
-    if x0.shape != profile.x0.shape:
+def _own_weights(profile: Profile) -> Tensor:
+    return torch.tensor(profile.settings.weights, dtype=torch.float64).to(profile.x0)
+
+
+def _check_match(name: str, given: object, own: Tensor) -> None:
+    """The profile's own numbers, else the gradient would be one at a point that was not solved."""
+    came = _mismatch(given, own)
+    if came is not None:
         raise InvalidArgumentError(
-            "x0",
-            expected=f"the inputs of the profile, {tuple(profile.x0.shape)}",
-            came=f"shape {tuple(x0.shape)}",
-            remedy="Pass the tensor the profile was made from.",
+            name,
+            expected=f"the tensor the profile was made with, {tuple(own.shape)} of {own.dtype}",
+            came=came,
+            remedy=f"Attach the profile's own, such as {name}.clone().requires_grad_(), or solve "
+            "again for the new ones.",
         )
-    if tuple(weights.shape) != (len(profile.settings.weights),):
-        raise InvalidArgumentError(
-            "weights",
-            expected=f"{len(profile.settings.weights)} numbers, one a class",
-            came=f"shape {tuple(weights.shape)}",
-            remedy="Pass the tensor the profile was made with.",
-        )
+
+
+def _mismatch(given: object, own: Tensor) -> str | None:
+    if not isinstance(given, Tensor):
+        return type(given).__name__
+    if given.shape != own.shape or given.dtype != own.dtype or given.device != own.device:
+        return f"shape {tuple(given.shape)} of {given.dtype} on {given.device}"
+    near = torch.finfo(own.dtype).eps ** 0.5  # scales and units may round a little
+    if not torch.allclose(given.detach(), own, rtol=near, atol=near):
+        return f"other values, by up to {float((given.detach() - own).abs().max()):.3g}"
+    return None
