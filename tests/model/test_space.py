@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from credibly import InvalidArgumentError, Space
+from credibly import Classifier, InvalidArgumentError, Space
 
 
 def mask(space, shape=(4,), path=""):
@@ -122,3 +123,34 @@ def test_what_makes_no_space_is_refused(ask, argument, match):
     with pytest.raises(InvalidArgumentError, match=match) as caught:
         ask()
     assert caught.value.argument == argument
+
+
+def test_numbers_and_names_of_columns_may_stand_in_one_list():
+    space = Space(locked=[0, "c"], columns=["a", "b", "c"])
+    assert space.locked_mask("", (3,)).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("given", [[1, 0, 0, 1], np.array([1, 0, 0, 1]), torch.ones(4).int()])
+def test_a_mask_of_zeros_and_ones_is_not_taken_for_column_numbers(given):
+    with pytest.raises(InvalidArgumentError, match=r"^`locked`.*looks like a mask"):
+        Space(locked=given).locked_mask("", (4,))
+
+
+def test_read_only_arrays_draw_no_warning():
+    scale = np.array([1.0, 2.0])
+    scale.flags.writeable = False  # as the values of a pandas Series are
+    assert Space(scale=scale).scale_of("", (2,)).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: Space(columns=["a", "a"]), "^`columns`.*2 names, 1"),
+        (lambda: Space(vary=3), "^`vary`.*3"),
+        (lambda: Classifier(nn.Linear(2, 2), space={"scale": 2.0}), "^`space`.*dict"),
+        (lambda: Classifier(nn.Sequential(nn.Linear(2, 2)), module=0), "^`module`.*got 0"),
+    ],
+)
+def test_careless_settings_are_named(make, match):
+    with pytest.raises(InvalidArgumentError, match=match):
+        make()

@@ -88,7 +88,8 @@ def _outputs(classifier: Classifier, x: Tensor) -> Tensor:
             f"{error}",
             remedy="Try it yourself with x[:1] and x[:2]: it must accept batches of any size with "
             "the sample axis first. Batch norm and dropout must be in eval mode; a torch.export "
-            "program needs a dynamic batch dimension.",
+            "program needs a dynamic batch dimension. With unpack=True a mapping is passed as "
+            "keywords and a list or tuple as positional arguments.",
         ) from error
     if given._version != writes:  # noqa: SLF001
         raise ModelError(

@@ -64,6 +64,7 @@ class Classifier:
     ) -> None:
         self.net: Model = net.module() if isinstance(net, torch.export.ExportedProgram) else net
         _check_arguments(self.net, preprocess, outputs, dtype)
+        _check_space(space)
         self.preprocess = preprocess
         self.classes = _class_names(classes)
         self.loss = resolve_loss(loss)
@@ -223,12 +224,22 @@ def _check_arguments(
         )
 
 
+def _check_space(space: object) -> None:
+    if space is not None and not isinstance(space, Space):
+        raise InvalidArgumentError(
+            "space",
+            expected="a credibly.Space, or None",
+            came=type(space).__name__,
+            remedy="For example Space(scale=deviations, locked=['sex'], columns=names).",
+        )
+
+
 def _checked_module(net: object, name: str | None) -> str | None:
     if name is None:
         return None
     known = [part for part, _ in net.named_modules() if part] if isinstance(net, nn.Module) else []
     if name not in known:
-        close = get_close_matches(name, known, n=3, cutoff=0.3) or known[:5]
+        close = get_close_matches(str(name), known, n=3, cutoff=0.3) or known[:5]
         raise InvalidArgumentError(
             "module",
             expected="the name of a submodule of `net`, an nn.Module",

@@ -46,6 +46,13 @@ class Space:
     columns: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        if self.columns is not None and len(set(self.columns)) < len(self.columns):
+            raise InvalidArgumentError(
+                "columns",
+                expected="names that tell the features apart",
+                came=f"{len(self.columns)} names, {len(set(self.columns))} of them different",
+                remedy="Rename the columns, or lock them by number.",
+            )
         paths = self.paths
         if paths is None:
             return
@@ -106,9 +113,20 @@ class Space:
         listed = value.cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
         if listed.dtype == bool:
             return _spread("locked", path, listed, shape, torch.bool)
+        # a list keeps numbers beside names, which an array would turn into words
+        columns = list(value) if _is_list(value) else listed.reshape(-1).tolist()
+        plain = [c.item() if isinstance(c, np.generic | Tensor) else c for c in columns]
+        chosen = [self._column(column, shape[-1]) for column in plain]
+        if len(plain) == shape[-1] > 2 and set(plain) <= {0, 1}:
+            raise InvalidArgumentError(
+                "locked",
+                expected="a mask of True and False, or the numbers of columns",
+                came=_short(value),
+                remedy="It looks like a mask of 1 and 0: pass mask.astype(bool). As column numbers "
+                "name each once.",
+            )
         mask = torch.zeros(shape[-1:], dtype=torch.bool)
-        for column in listed.reshape(-1).tolist():
-            mask[self._column(column, shape[-1])] = True
+        mask[chosen] = True
         return mask.expand(shape).flatten()
 
     def tied_numbers(self, path: str, shape: tuple[int, ...]) -> Tensor:
@@ -173,7 +191,7 @@ class Space:
         """The leaves that vary, where they were named."""
         if self.vary is None:
             return None
-        return [self.vary] if isinstance(self.vary, str) else list(self.vary)
+        return list(self.vary) if _is_list(self.vary) else [self.vary]  # type: ignore[list-item]
 
 
 def _table(x: Array) -> Tensor:
@@ -199,7 +217,7 @@ def _spread(name: str, path: str, value: Any, shape: tuple[int, ...], dtype: tor
     """A value for every feature of a sample, flat (D,)."""
     try:
         # by way of NumPy: torch would read a plain 0.1 in single precision
-        tensor = torch.as_tensor(value if isinstance(value, Tensor) else np.asarray(value))
+        tensor = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
         tensor = tensor.detach().cpu()
         if _suits(tensor, dtype):
             return tensor.to(dtype).expand(shape).flatten()
@@ -214,6 +232,10 @@ def _spread(name: str, path: str, value: Any, shape: tuple[int, ...], dtype: tor
         came=came,
         remedy="Leave out the sample axis: the space is the same for every sample.",
     )
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _suits(tensor: Tensor, dtype: torch.dtype) -> bool:
