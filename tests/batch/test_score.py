@@ -445,6 +445,13 @@ def test_another_space_or_module_does_not_go_on(clf, data, out, monkeypatch, set
     assert cr.score(first, data, out, **SMALL).resumed > 0
 
 
+@pytest.mark.parametrize("name", ["profiles.csv", "PROFILES.CSV", "profiles.json"])
+def test_a_name_of_another_format_is_refused_before_any_work(clf, data, tmp_path, name):
+    with pytest.raises(cr.OutputError, match=r"Parquet file.*read_parquet"):
+        cr.score(clf, data, tmp_path / name, **SMALL)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+
+
 def test_the_digest_of_a_space_tells_every_setting():
     spaces = [
         cr.Space(),

@@ -37,6 +37,9 @@ from credibly.solve.hybrid import Hybrid
 from credibly.solve.loop import Tick
 from credibly.types import Array, Bounds, real_number
 
+OTHER_FORMATS = frozenset({".csv", ".tsv", ".txt", ".json", ".npz", ".npy", ".xlsx", ".feather"})
+"""Names that would promise something else than Parquet."""
+
 
 def score(
     clf: Classifier | LoadedClassifier,
@@ -109,6 +112,11 @@ def _check_output(shards: Shards, *, overwrite: bool) -> None:
         raise OutputError(f"{out}: the folder {out.parent} does not exist", remedy="Make it first.")
     if out.is_dir():
         raise OutputError(f"{out} is a folder", remedy="Name a file, such as profiles.parquet.")
+    if out.suffix.lower() in OTHER_FORMATS:
+        raise OutputError(
+            f"{out}: the result is a Parquet file, whatever its name",
+            remedy="Name it .parquet; pandas.read_parquet(...).to_csv(...) converts it.",
+        )
     if out.exists() and not overwrite and not shards.merged():
         raise OutputError(
             f"{out} exists already",
