@@ -147,3 +147,19 @@ def test_a_sample_without_an_answer_neither_holds_nor_fails(smooth):
     assert bool(found.by_radius[:, 1].isnan().all())
     assert torch.equal(found.fraction[[0, 2]], whole.fraction[[0, 2]])
     assert "no sample has an answer" in cr.try_tradeoff(clf, spoilt[1:2]).summary()
+
+
+def test_assumption_2_is_not_needed_for_a_minimum(smooth):
+    clf, profile = smooth
+    fails = cr.try_assumption_2(clf, profile, radii=(1e-4, 1e-3, 1e-2)).by_radius
+    n = int(fails.sum(0).argmin())
+    x = profile.perturbed[n]
+
+    def squares(v):
+        return clf.losses(v.unsqueeze(0))[0].square()
+
+    bends = torch.func.hessian(squares)(x).detach().reshape(-1, x.numel(), x.numel())
+    whole = 2 * torch.eye(x.numel()).double() + bends.sum(0) / GAMMA
+    assert float(torch.linalg.eigvalsh(bends).min()) < -1e-2  # some l_k^2 bends down
+    assert bool((fails[:, n] < 1).all())  # at every radius
+    assert float(torch.linalg.eigvalsh(whole).min()) > 0.1  # F does not

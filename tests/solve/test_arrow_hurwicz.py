@@ -79,3 +79,15 @@ def test_too_long_a_primal_step_diverges_but_keeps_the_best_point():
     assert set(profile.status) <= {cr.Status.NON_FINITE_MODEL, cr.Status.STEP_LIMIT}
     assert bool(profile.credibility.isfinite().all())
     assert bool((profile.certificate.decrease >= 0).all())
+
+
+def test_it_stays_where_the_gradient_vanishes_be_it_a_maximum():
+    # two classes and a logit that is even: at 0 nothing pulls, and F is largest there
+    clf = cr.Classifier(lambda x: torch.cat([6 - 6 * x**2, torch.zeros_like(x)], 1))
+    x0, weights = torch.zeros(1, 1, dtype=torch.float64), torch.full((2,), 2.0).double()
+    problem = cr.FitRiskProblem(clf, x0, weights)
+    found = cr.credibility(clf, x0, weights=weights, solver=cr.ArrowHurwicz(steps=200))
+    assert float(found.risk) == 0.0
+    around = torch.tensor([[-0.3], [0.3]]).double()
+    there = torch.cat([problem.objective(x.unsqueeze(0)) for x in around])
+    assert bool((there < problem.objective(x0)).all())
