@@ -38,6 +38,9 @@ class Split:
 
 def load(folder: Path, part: str) -> Split:
     """The part 'train' or 'test' from a folder, checked."""
+    if part not in ("train", "test"):
+        message = f"{part!r}: neither 'train' nor 'test'"
+        raise ValueError(message)
     batches = [f"data_batch_{n}" for n in range(1, 6)] if part == "train" else ["test_batch"]
     if (folder / f"{batches[0]}.bin").exists():
         pairs = [_binary(folder / f"{name}.bin") for name in batches]

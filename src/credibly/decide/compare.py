@@ -101,6 +101,7 @@ def compare(
         name: credibility(clf, x, gamma=gamma, solver=solver, chunk_size=chunk_size)
         for name, clf in models.items()
     }
+    _check_comparable(profiles)
     usable = torch.stack([profile.usable.cpu() for profile in profiles.values()]).all(0)
     names = tuple(models)
     values = {
@@ -119,6 +120,24 @@ def compare(
         },
         gammas={name: profile.gamma for name, profile in profiles.items()},
     )
+
+
+def _check_comparable(profiles: Mapping[str, Profile]) -> None:
+    sizes = {name: profile.credibility.shape[1] for name, profile in profiles.items()}
+    if len(set(sizes.values())) > 1:
+        raise InvalidArgumentError(
+            "models",
+            expected="models of the same classes",
+            came=f"as many classes as {sizes}",
+            remedy="Measures of other sets of classes are not comparable.",
+        )
+    if not bool(torch.stack([profile.usable.cpu() for profile in profiles.values()]).all(0).any()):
+        raise InvalidArgumentError(
+            "x",
+            expected="at least one sample that was solved for every model",
+            came="none",
+            remedy="Look at credibility(clf, x, ...).status of each.",
+        )
 
 
 def _mean(values: Tensor) -> float:

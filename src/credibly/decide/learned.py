@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ class Plain(TrustScore):
     name: str
 
     def __post_init__(self) -> None:
-        if self.name not in SCORES:
+        if not isinstance(self.name, str) or self.name not in SCORES:
             raise InvalidArgumentError(
                 "score",
                 expected=f"one of {', '.join(sorted(SCORES))}",
@@ -146,17 +147,18 @@ def score_from_json(content: Mapping[str, Any]) -> TrustScore:
         return Plain(str(content["name"]))
     if kind == "two-sided":
         name = Plain(str(content["name"])).name
-        return TwoSided(name, float(content["centre"]), float(content["spread"]))
+        centre = float(content["centre"])
+        return TwoSided(name, centre, _spread(float(content["spread"])))
     if kind == "balanced":
         names = tuple(Plain(str(name)).name for name in content["names"])
         shares, spreads = (tuple(map(float, content[key])) for key in ("shares", "spreads"))
-        if len(names) == len(shares) == len(spreads):
-            return Balanced(names, shares, spreads)
+        if len(names) == len(shares) == len(spreads) > 0:
+            return Balanced(names, shares, tuple(_spread(value) for value in spreads))
     raise FileFormatError(f"an unknown kind of score, {kind!r}")
 
 
 def _quartiles(values: Tensor) -> tuple[float, float, float]:
-    """Lower quartile, median, and the range between the quartiles, never zero."""
+    """Lower quartile, median, and the range between the quartiles; 1 where they coincide."""
     known = values[~values.isnan()]
     if len(known) == 0:
         raise InvalidArgumentError(
@@ -167,4 +169,10 @@ def _quartiles(values: Tensor) -> tuple[float, float, float]:
         )
     points = torch.tensor([0.25, 0.5, 0.75], dtype=known.dtype, device=known.device)
     low, middle, high = known.quantile(points).tolist()
-    return low, middle, max(high - low, torch.finfo(torch.float64).tiny)
+    return low, middle, (high - low) or 1.0  # a score that does not vary has no scale of its own
+
+
+def _spread(value: float) -> float:
+    if not 0 < value < math.inf:
+        raise FileFormatError(f"a spread of {value}, where a positive number should stand")
+    return value

@@ -20,11 +20,11 @@ Score = Callable[[Profile], Tensor]
 
 
 def _scored(function: Score) -> Score:
-    """In double precision, and NaN for samples that have no profile."""
+    """In double precision, and NaN for samples whose profile was not solved for."""
 
     @wraps(function)
     def score(profile: Profile) -> Tensor:
-        unknown = profile.credibility.isnan().any(1) | profile.fit.isnan().any(1)
+        unknown = profile.credibility.isnan().any(1) | profile.fit.isnan().any(1) | ~profile.usable
         return function(profile).double().masked_fill(unknown, torch.nan)
 
     return score
@@ -127,10 +127,11 @@ def max_softmax(profile: Profile) -> Tensor:
 def path_score(path: CredibilityPath) -> Tensor:
     """Minus log of the gamma at which the prediction changes (N,): later is more trustworthy.
 
-    Where it never changes along the path, a factor of two below its smallest gamma stands.
+    Where it never changes along the path, a factor of two below its smallest gamma stands. NaN
+    where a sample could not be solved.
     """
     switch = path.switching_gamma().double()
-    return -torch.where(switch > 0, switch, 0.5 * path.gammas[-1]).log()
+    return -torch.where(switch == 0, 0.5 * path.gammas[-1], switch).log()
 
 
 SCORES: dict[str, Score] = {

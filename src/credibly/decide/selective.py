@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
@@ -14,9 +14,15 @@ from torch import Tensor
 
 from credibly.decide import thresholds
 from credibly.decide.learned import Plain, TrustScore, as_score, score_from_json
+from credibly.decide.records import (
+    UNREADABLE,
+    check_own_profile,
+    finite,
+    read_json,
+    refuse_other_settings,
+    settings_of,
+)
 from credibly.errors import FileFormatError, InvalidArgumentError
-from credibly.model.classifier import Classifier
-from credibly.model.fingerprint import quick_digest
 from credibly.profile.profile import Profile, Settings
 
 FORMAT, FORMAT_VERSION = "credibly.selective", 1
@@ -68,9 +74,8 @@ class Decision:
 
     def accuracy(self, labels: Tensor) -> float:
         """Share of the answers that are right; NaN if there are none."""
-        right = [
-            c == y for c, y in zip(self.classes, labels.tolist(), strict=True) if c is not ABSTAINED
-        ]
+        truth = _checked_labels(labels, len(self.classes)).tolist()
+        right = [c == y for c, y in zip(self.classes, truth, strict=True) if c is not ABSTAINED]
         return sum(right) / len(right) if right else float("nan")
 
     def summary(self, labels: Tensor | None = None) -> str:
@@ -129,7 +134,7 @@ class SelectiveClassifier:
         _check(clf, profile, answer)
         chosen = as_score(score, profile)
         threshold = thresholds.for_coverage(chosen(profile), coverage)
-        origin = {"rule": "coverage", "coverage": coverage, "samples": len(profile)}
+        origin = {"rule": "coverage", "coverage": float(coverage), "samples": len(profile)}
         return cls(threshold, chosen, answer, profile.settings, origin)
 
     @classmethod
@@ -160,10 +165,11 @@ class SelectiveClassifier:
         """
         _check(clf, profile, answer)
         chosen = as_score(score, profile)
-        correct = _answers(profile, answer).cpu() == torch.as_tensor(labels).cpu()
+        correct = _answers(profile, answer).cpu() == _checked_labels(labels, len(profile))
         threshold = thresholds.for_risk(chosen(profile).cpu(), correct, risk, confidence)
         origin = {
-            "rule": "risk", "risk": risk, "confidence": confidence, "samples": len(profile),
+            "rule": "risk", "risk": float(risk), "confidence": float(confidence),
+            "samples": len(profile),
         }  # fmt: skip
         return cls(threshold, chosen, answer, profile.settings, origin)
 
@@ -178,13 +184,13 @@ class SelectiveClassifier:
         """
         _check(clf, profile, "credible")
         thresholds.check_share("alpha", alpha)
-        origin = {"rule": "alpha", "alpha": alpha}
+        origin = {"rule": "alpha", "alpha": float(alpha)}
         return cls(float(alpha), Plain("ratio"), "credible", profile.settings, origin)
 
     def decide(self, profile: Profile) -> Decision:
         """Answer or abstain for every sample; those without a profile are never answered."""
         refuse_other_settings(self.settings, profile.settings)
-        values = self.score(profile)
+        values = self.score(profile).double()
         accepted = values >= self.threshold
         answers = _answers(profile, self.answer)
         classes = tuple(
@@ -212,79 +218,16 @@ class SelectiveClassifier:
         content = read_json(path, FORMAT, FORMAT_VERSION)
         try:
             if content["answer"] not in ("model", "credible"):
-                raise FileFormatError(f"{path}: unknown answer {content['answer']!r}.")
+                raise FileFormatError(f"unknown answer {content['answer']!r}")
             return cls(
-                float(content["threshold"]),
+                finite(content["threshold"]),
                 score_from_json(content["score"]),
                 content["answer"],
                 settings_of(content["settings"]),
                 dict(content["origin"]),
             )
-        except InvalidArgumentError as error:
-            raise FileFormatError(f"{path}: {error}") from error
-        except (KeyError, TypeError, ValueError) as error:
+        except UNREADABLE as error:
             raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
-
-
-def refuse_other_settings(expected: Settings, came: Settings) -> None:
-    """A threshold is worth nothing for another model, gamma, solver or space."""
-    for name in ("model", "weights", "loss", "solver", "space", "bounds"):
-        left, right = getattr(expected, name), getattr(came, name)
-        if name == "weights":  # the same numbers in another precision are the same
-            same = len(left) == len(right) and all(
-                abs(a - b) <= 1e-6 * abs(a) for a, b in zip(left, right, strict=True)
-            )
-        else:
-            same = left == right
-        if not same:
-            raise InvalidArgumentError(
-                "profile",
-                expected=f"the {name} the threshold was chosen with, {left}",
-                came=f"{right}",
-                remedy="Choose a threshold of its own for it; scores of different settings are "
-                "not comparable.",
-            )
-
-
-def read_json(path: str | Path, kind: str, version: int) -> dict[str, Any]:
-    """A JSON file of one of our formats."""
-    try:
-        content = json.loads(Path(path).read_text("utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise FileFormatError(f"{path}: not a JSON file ({error}).") from error
-    if not isinstance(content, dict) or content.get("format") != kind:
-        raise FileFormatError(f"{path}: not a file of format {kind!r}.")
-    if content.get("format_version") != version:
-        raise FileFormatError(
-            f"{path}: format version {content.get('format_version')!r}; this credibly reads "
-            f"{version}. Install a newer one."
-        )
-    return content
-
-
-def settings_of(values: Mapping[str, Any]) -> Settings:
-    """Settings from their JSON form."""
-    known = Settings(weights=(), solver="", loss="", dtype="")
-    named = {name: values[name] for name in asdict(known)}
-    for name in ("weights", "classes", "bounds"):
-        named[name] = None if named[name] is None else tuple(named[name])
-    return replace(known, **named)
-
-
-def check_own_profile(clf: object, profile: Profile) -> None:
-    """The profile must be one of this very classifier."""
-    if not isinstance(clf, Classifier):
-        raise InvalidArgumentError(
-            "clf", expected="the Classifier of the profile", came=type(clf).__name__,
-            remedy="Pass the classifier first, then its profile.",
-        )  # fmt: skip
-    if quick_digest(clf) != profile.settings.model:
-        raise InvalidArgumentError(
-            "profile",
-            expected="a profile of this very classifier",
-            came=f"one of the model {profile.settings.model}",
-            remedy="Solve it again with credibility(clf, x, ...).",
-        )
 
 
 def _check(clf: object, profile: Profile, answer: Answer) -> None:
@@ -296,6 +239,18 @@ def _check(clf: object, profile: Profile, answer: Answer) -> None:
             came=repr(answer),
             remedy="'model' keeps the model's class; 'credible' takes the most credible one.",
         )
+
+
+def _checked_labels(labels: object, count: int) -> Tensor:
+    found = torch.as_tensor(labels).cpu()
+    if tuple(found.shape) != (count,):
+        raise InvalidArgumentError(
+            "labels",
+            expected=f"one label a sample, {count}",
+            came=f"shape {tuple(found.shape)}",
+            remedy="Pass the labels of the very samples of the profile.",
+        )
+    return found
 
 
 def _answers(profile: Profile, answer: Answer) -> Tensor:

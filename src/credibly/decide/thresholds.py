@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import torch
 from torch import Tensor
@@ -10,16 +11,22 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.types import real_number
 
-STARTS = 10
-"""Coverages from which the search for a guaranteed threshold sets out, each with a tenth of the
-allowed error."""
+LEVELS = 20
+"""Coverages that are tested for a guaranteed threshold, each with this share of the allowed error.
+More of them find a finer threshold by a stricter test."""
+
+EVERYTHING = -sys.float_info.max
+"""The threshold that every score reaches, as a number that JSON can hold."""
 
 
 def for_coverage(score: Tensor, coverage: float) -> float:
-    """Largest threshold that accepts (score >= threshold) at least this share of the sample."""
+    """Largest threshold that accepts (score >= threshold) at least this share of the sample.
+
+    Ties are accepted together. Samples without a score (NaN) do not count.
+    """
     check_share("coverage", coverage, closed=True)
     values = _known(score)
-    kept = math.ceil(coverage * len(values) - 1e-9)
+    kept = max(1, math.ceil(float(coverage) * len(values) - 1e-9))
     return float(values.sort(descending=True).values[kept - 1])
 
 
@@ -27,26 +34,25 @@ def for_risk(score: Tensor, correct: Tensor, risk: float, confidence: float) -> 
     """Smallest threshold whose selective risk is at most `risk`, with the stated confidence.
 
     With probability at least `confidence` over the labelled sample, at most the share `risk` of
-    the accepted predictions on new samples of the same kind is wrong. Coverages are tested in a
-    fixed order, each by the exact binomial test (learn then test: Angelopoulos et al. 2021; the
-    bound is that of Geifman and El-Yaniv 2017): given the m-th largest score, the m - 1 samples
-    above it are independent draws of what a threshold there accepts.
+    the accepted predictions on new samples of the same kind is wrong, whatever the score. `LEVELS`
+    coverages, fixed beforehand, are tested, each by the exact binomial test at its share of the
+    allowed error (Bonferroni; the bound is that of Geifman and El-Yaniv 2017). Given the m-th
+    largest score, the samples strictly above it are independent draws of what is accepted by a
+    threshold just above it, with ties and without. The score must not have seen the labels.
     """
     check_share("risk", risk)
     check_share("confidence", confidence)
-    if score.shape != correct.shape:
+    if score.dim() != 1 or score.shape != correct.shape:
         raise InvalidArgumentError(
             "labels",
             expected=f"one label a sample, {len(score)}",
-            came=f"{len(correct)}",
+            came=f"shape {tuple(correct.shape)}",
             remedy="Pass the labels of the very samples of the profile.",
         )
     known = ~score.isnan()
-    values, order = score[known].sort(descending=True)
-    wrong = (~correct[known])[order].double()
-    # one error at the top of the list must not end the search: several starts share the error
-    allowed = (1 - confidence) / STARTS
-    passed = _largest_passing(values, wrong, risk, allowed)
+    values, order = score[known].double().sort(descending=True)
+    wrong = ~correct[known].bool()[order]
+    passed = _lowest_passing(values, wrong, float(risk), float(confidence))
     if passed is None:
         raise InvalidArgumentError(
             "labels",
@@ -61,7 +67,7 @@ def for_risk(score: Tensor, correct: Tensor, risk: float, confidence: float) -> 
 
 def samples_needed(risk: float, confidence: float) -> int:
     """Accepted samples without any error from which `for_risk` can promise anything."""
-    return math.ceil(math.log((1 - confidence) / STARTS) / math.log1p(-risk))
+    return math.ceil(math.log((1 - confidence) / LEVELS) / math.log1p(-risk))
 
 
 def for_false_alarms(score: Tensor, rate: float) -> float:
@@ -72,7 +78,7 @@ def for_false_alarms(score: Tensor, rate: float) -> float:
     """
     check_share("false_alarms", rate)
     values = _known(score).sort().values
-    rank = math.floor(rate * (len(values) + 1) + 1e-9)
+    rank = min(len(values), math.floor(rate * (len(values) + 1) + 1e-9))
     if rank < 1:
         needed = math.ceil(1 / rate - 1 - 1e-9)
         raise InvalidArgumentError(
@@ -97,21 +103,20 @@ def check_share(name: str, value: object, *, closed: bool = False) -> None:
         )
 
 
-def _largest_passing(values: Tensor, wrong: Tensor, risk: float, allowed: float) -> float | None:
-    """From every start go on to larger coverages while the test passes; the furthest wins."""
-    count = len(values)
-    errors = wrong.cumsum(0)
-    best = None
-    for start in range(1, STARTS + 1):
-        m = max(2, math.ceil(start * count / STARTS))
-        while m <= count and _binomial_cdf(int(errors[m - 2]), m - 1, risk) <= allowed:
-            best = m if best is None else max(best, m)
-            m += max(1, count // 200)
-    if best is None:
-        return None
-    # accepted are those strictly above the m-th score
-    above = values[values > values[best - 1]]
-    return float(above.min()) if len(above) else None
+def _lowest_passing(values: Tensor, wrong: Tensor, risk: float, confidence: float) -> float | None:
+    """The threshold of the largest coverage that passes, of scores sorted from the top."""
+    count, allowed = len(values), (1 - confidence) / LEVELS
+    for level in range(LEVELS, 0, -1):
+        if level == LEVELS:
+            threshold, kept = EVERYTHING, count
+        else:
+            border = float(values[math.ceil(level * count / LEVELS) - 1]) if count else math.nan
+            # just above it, not at the next score seen: scores in between are accepted, too
+            threshold = math.nextafter(border, math.inf)
+            kept = int((values > border).sum())
+        if kept and _binomial_cdf(int(wrong[:kept].sum()), kept, risk) <= allowed:
+            return threshold
+    return None
 
 
 def _binomial_cdf(errors: int, count: int, risk: float) -> float:

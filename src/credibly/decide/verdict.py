@@ -10,8 +10,10 @@ from pathlib import Path
 
 from credibly.decide import thresholds
 from credibly.decide.learned import TrustScore, failure_score, outlier_score, score_from_json
-from credibly.decide.selective import (
+from credibly.decide.records import (
+    UNREADABLE,
     check_own_profile,
+    finite,
     read_json,
     refuse_other_settings,
     settings_of,
@@ -129,7 +131,7 @@ class Judge:
         """Read what `save` wrote. Nothing in the file is executed."""
         content = read_json(path, FORMAT, FORMAT_VERSION)
         try:
-            least, low, high = (float(value) for value in content["thresholds"])
+            least, low, high = (finite(value) for value in content["thresholds"])
             return cls(
                 score_from_json(content["failure"]),
                 score_from_json(content["belonging"]),
@@ -138,7 +140,7 @@ class Judge:
                 high,
                 settings_of(content["settings"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except UNREADABLE as error:
             raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
 
 

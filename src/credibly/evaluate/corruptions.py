@@ -6,6 +6,7 @@ manner of Hendrycks and Dietterich (2019); the numbers are our own.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from credibly.errors import InvalidArgumentError
+from credibly.types import whole_number
 
 Damage = Callable[[Tensor, float, torch.Generator], Tensor]
 
@@ -26,7 +28,8 @@ class Corruption:
     Attributes:
         kind: one of `KINDS`.
         severity: 1 (mild) to 5 (strong).
-        seed: of its noise; every image has its own stream, so batch-mates change nothing.
+        seed: of its noise; every image has a stream of its own, from the seed and its pixels, so
+            batch-mates, order and chunks change nothing.
     """
 
     kind: str
@@ -41,27 +44,43 @@ class Corruption:
                 came=repr(self.kind),
                 remedy="Spell it.",
             )
-        if self.severity not in range(1, 6):
+        if whole_number(self.severity) not in range(1, 6):
             raise InvalidArgumentError(
                 "severity", expected="1 to 5", came=repr(self.severity), remedy="1 is mild."
+            )
+        if whole_number(self.seed) is None:
+            raise InvalidArgumentError(
+                "seed", expected="a whole number", came=repr(self.seed), remedy="0 is usual."
             )
 
     def __call__(self, images: Tensor) -> Tensor:
         """The damaged images, clipped to [0, 1]."""
-        if images.dim() != 4 or bool(((images < 0) | (images > 1)).any()):
+        floating = isinstance(images, Tensor) and images.is_floating_point() and images.dim() == 4
+        if not floating or not bool(((images >= 0) & (images <= 1)).all()):
             raise InvalidArgumentError(
                 "images",
                 expected="images (n, channels, height, width) in [0, 1]",
-                came=f"shape {tuple(images.shape)}",
+                came=_described(images),
                 remedy="Corrupt pixels before they are normalised.",
             )
         damage, levels = KINDS[self.kind]
         level = levels[self.severity - 1]
-        damaged = [
-            damage(image[None].cpu(), level, torch.Generator().manual_seed(self.seed + n))
-            for n, image in enumerate(images)
-        ]
-        return torch.cat(damaged).clamp(0, 1).to(images)
+        exact = images.detach().cpu().to(torch.promote_types(images.dtype, torch.float32))
+        damaged = [damage(image[None], level, self._stream(image)) for image in exact]
+        return torch.cat(damaged).clamp(0, 1).to(images) if damaged else images.clone()
+
+    def _stream(self, image: Tensor) -> torch.Generator:
+        """The same image has the same noise at every severity, wherever it stands."""
+        content = f"{int(self.seed)}:".encode() + image.float().contiguous().numpy().tobytes()
+        number = int.from_bytes(hashlib.sha256(content).digest()[:7], "little")
+        return torch.Generator().manual_seed(number)
+
+
+def _described(images: object) -> str:
+    if not isinstance(images, Tensor):
+        return type(images).__name__
+    ends = f", from {images.min():.4g} to {images.max():.4g}" if images.numel() else ""
+    return f"{images.dtype} of shape {tuple(images.shape)}{ends}"
 
 
 def _noise_like(x: Tensor, generator: torch.Generator) -> Tensor:
@@ -103,7 +122,8 @@ def _motion_blur(x: Tensor, level: float, generator: torch.Generator) -> Tensor:
 
 def _filter(x: Tensor, kernel: Tensor) -> Tensor:
     channels, reach = x.shape[1], kernel.shape[0] // 2
-    padded = functional.pad(x, (reach,) * 4, mode="reflect")
+    mode = "reflect" if reach < min(x.shape[2:]) else "replicate"  # small images have no more
+    padded = functional.pad(x, (reach,) * 4, mode=mode)
     return functional.conv2d(padded, kernel.expand(channels, 1, *kernel.shape), groups=channels)
 
 

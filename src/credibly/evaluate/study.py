@@ -8,15 +8,24 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from credibly.decide.scores import SCORES, Score
 from credibly.errors import FileFormatError, InvalidArgumentError
+from credibly.evaluate.rows import (
+    FORMAT,
+    FORMAT_VERSION,
+    NO_CLASS,
+    Kind,
+    Rows,
+    read_rows,
+    read_study,
+    slug,
+    write_rows,
+)
 from credibly.model.classifier import Classifier
 from credibly.model.fingerprint import digest_of_parts, quick_digest
 from credibly.problem.weights import auto_gamma
@@ -27,9 +36,7 @@ from credibly.solve.base import Solver
 from credibly.solve.hybrid import Hybrid
 from credibly.types import Bounds
 
-FORMAT, FORMAT_VERSION = "credibly.study", 1
-
-Kind = Literal["ordinary", "shifted", "attacked", "outliers"]
+__all__ = ["Baseline", "InputSet", "Kind", "Rows", "Study", "read_rows", "read_study"]
 
 
 class Baseline(Protocol):
@@ -53,40 +60,18 @@ class InputSet:
     labels: Tensor | None
     kind: Kind
 
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind) or (self.labels is None) != (self.kind == "outliers"):
+            raise InvalidArgumentError(
+                "kind",
+                expected=f"one of {', '.join(get_args(Kind))}, all but the last with labels",
+                came=f"{self.kind!r} with{'out' if self.labels is None else ''} labels",
+                remedy="Outliers belong to no class; pass labels=None for them, and only for them.",
+            )
+
     def load(self) -> Tensor:
         """The inputs themselves."""
         return self.inputs() if callable(self.inputs) else self.inputs
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """What was found for one set: columns with a row a sample.
-
-    Attributes:
-        kind: as of the set.
-        labels: (n,), -1 for outliers.
-        predicted: the model's class (n,).
-        credible: the most credible class (n,).
-        scores: name -> score (n,), higher is more trustworthy; NaN without a profile.
-        facts: numbers about the run: gamma, median passes, samples without a profile.
-    """
-
-    kind: Kind
-    labels: Tensor
-    predicted: Tensor
-    credible: Tensor
-    scores: Mapping[str, Tensor]
-    facts: Mapping[str, float]
-
-    @property
-    def correct(self) -> Tensor:
-        """Whether the model's class is right (n,): system A."""
-        return self.predicted == self.labels
-
-    @property
-    def credible_correct(self) -> Tensor:
-        """Whether the most credible class is right (n,): system B, the paper's."""
-        return self.credible == self.labels
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -140,8 +125,9 @@ class Study:
                 part = place / f"{slug(name)}.safetensors"
                 marks = self._marks(name, inputs, gamma)
                 if not part.exists():
-                    _write(part, self._compute(inputs, gamma), marks)
+                    write_rows(part, self._compute(inputs, gamma), marks)
                 found[name] = read_rows(part, marks)
+                _check_labels(part, inputs, found[name])
                 if tick is not None:
                     tick((number + 1) / len(sets))
         return found
@@ -157,19 +143,10 @@ class Study:
             "solver": repr(self.solver),
             "bounds": list(self.bounds) if self.bounds else None,
             "scores": sorted(self.scores),
-            "baselines": {name: repr(value) for name, value in sorted(self.baselines.items())},
+            "baselines": {name: _words(value) for name, value in sorted(self.baselines.items())},
         }
         if manifest.exists():
-            before = json.loads(manifest.read_text("utf-8"))
-            for name, value in own.items():
-                if before.get(name) != value:
-                    raise InvalidArgumentError(
-                        "folder",
-                        expected=f"a folder of this very study; its {name} is {before.get(name)}",
-                        came=f"{value}",
-                        remedy="Choose another folder, or remove this one.",
-                    )
-            return float(before["gamma"])
+            return _gamma_of(manifest, own)
         if self.gamma == "auto":
             reference = next(inputs for inputs in sets.values() if inputs.kind == "ordinary")
             gamma = auto_gamma(self.clf, reference.load())
@@ -196,65 +173,71 @@ class Study:
             self.clf, x, gamma=gamma, solver=self.solver, bounds=self.bounds,
             chunk_size=self.chunk_size,
         )  # fmt: skip
-        scores = {name: score(profile).cpu() for name, score in self.scores.items()}
-        for name, baseline in self.baselines.items():
-            scores[name] = baseline(self.clf, x).double().cpu()
-        labels = inputs.labels
+        scores = {name: score(profile) for name, score in self.scores.items()}
+        scores |= {name: baseline(self.clf, x) for name, baseline in self.baselines.items()}
+        _check_columns(inputs, scores, len(x))
         return Rows(
             kind=inputs.kind,
-            labels=torch.full((len(x),), -1) if labels is None else labels.long().cpu(),
-            predicted=profile.fit.nan_to_num(-torch.inf).argmax(1).cpu(),
-            credible=profile.credibility.nan_to_num(-torch.inf).argmax(1).cpu(),
-            scores=scores,
-            facts=_facts(profile),
+            labels=_labels(inputs, len(x)),
+            predicted=_largest(profile.fit),
+            credible=_largest(profile.credibility),
+            scores={name: values.detach().double().cpu() for name, values in scores.items()},
+            facts={"gamma": gamma, **_facts(profile)},
         )
 
 
-def slug(name: str) -> str:
-    """A file name for a set."""
-    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
-
-
-def read_rows(path: Path, expected: Mapping[str, str] | None = None) -> Rows:
-    """One set of a study; with `expected` marks, of that very study."""
+def _gamma_of(manifest: Path, own: Mapping[str, Any]) -> float:
+    """The gamma on record, if the record is of this very study."""
     try:
-        with safe_open(path, "pt") as file:
-            marks = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise FileFormatError(f"{path}: not a readable safetensors file ({error}).") from error
-    if marks.get("format") != FORMAT:
-        raise FileFormatError(f"{path}: not a part of a study.")
-    for name, value in (expected or {}).items():
-        if marks.get(name) != value:
+        before = json.loads(manifest.read_text("utf-8"))
+        gamma = float(before["gamma"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(f"{manifest}: cannot be read ({error!r}).") from error
+    for name, value in own.items():
+        if before.get(name) != value:
             raise InvalidArgumentError(
                 "folder",
-                expected=f"parts with {name} {value}",
-                came=f"{marks.get(name)} in {path.name}",
-                remedy="Choose another folder, or remove this part.",
+                expected=f"a folder of this very study; its {name} is {before.get(name)}",
+                came=f"{value}",
+                remedy="Choose another folder, or remove this one.",
             )
-    scores = {k.removeprefix("score."): v for k, v in tensors.items() if k.startswith("score.")}
-    kind: Any = marks["kind"]
-    return Rows(
-        kind,
-        tensors["labels"],
-        tensors["predicted"],
-        tensors["credible"],
-        scores,
-        json.loads(marks["facts"]),
-    )
+    return gamma
 
 
-def read_study(folder: str | Path) -> dict[str, Rows]:
-    """Every set that a study has in its folder, by name."""
-    found = {}
-    for path in sorted(Path(folder).glob("*.safetensors")):
-        with safe_open(path, "pt") as file:
-            name = (file.metadata() or {}).get("set", path.stem)
-        found[name] = read_rows(path)
-    if not found:
-        raise FileFormatError(f"{folder}: no part of a study is there.")
-    return found
+def _words(value: object) -> str:
+    """What a rival is, in words that are the same in the next process."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+
+
+def _largest(values: Tensor) -> Tensor:
+    unknown = values.isnan().any(1)
+    return values.nan_to_num(-torch.inf).argmax(1).masked_fill(unknown, NO_CLASS).cpu()
+
+
+def _labels(inputs: InputSet, count: int) -> Tensor:
+    return torch.full((count,), NO_CLASS) if inputs.labels is None else inputs.labels.long().cpu()
+
+
+def _check_columns(inputs: InputSet, scores: Mapping[str, Tensor], count: int) -> None:
+    columns = {**scores, "labels": _labels(inputs, count)}
+    wrong = {name: tuple(v.shape) for name, v in columns.items() if tuple(v.shape) != (count,)}
+    if wrong:
+        raise InvalidArgumentError(
+            "sets",
+            expected=f"one number a sample, {count}",
+            came=f"shapes {wrong}",
+            remedy="Labels, scores and rivals give one number a sample.",
+        )
+
+
+def _check_labels(part: Path, inputs: InputSet, rows: Rows) -> None:
+    if not torch.equal(rows.labels, _labels(inputs, len(rows.labels))):
+        raise InvalidArgumentError(
+            "folder",
+            expected=f"parts of the very sets of this study; the labels in {part.name} are others",
+            came="a set of the same name",
+            remedy="Choose another folder, or remove this part.",
+        )
 
 
 def _facts(profile: Profile) -> dict[str, float]:
@@ -267,15 +250,6 @@ def _facts(profile: Profile) -> dict[str, float]:
     }
 
 
-def _write(path: Path, rows: Rows, marks: dict[str, str]) -> None:
-    tensors = {"labels": rows.labels, "predicted": rows.predicted, "credible": rows.credible}
-    tensors |= {f"score.{name}": values for name, values in rows.scores.items()}
-    half = path.with_suffix(".half")
-    facts = {"facts": json.dumps(dict(rows.facts))}
-    save_file({k: v.contiguous() for k, v in tensors.items()}, half, metadata={**marks, **facts})
-    os.replace(half, path)  # noqa: PTH105  # atomic: a killed study leaves no half a part
-
-
 def _write_text(path: Path, text: str) -> None:
     half = path.with_suffix(".half")
     half.write_text(text, encoding="utf-8")
@@ -285,10 +259,10 @@ def _write_text(path: Path, text: str) -> None:
 def _check_sets(sets: Mapping[str, InputSet]) -> None:
     ordinary = [name for name, inputs in sets.items() if inputs.kind == "ordinary"]
     names = [slug(name) for name in sets]
-    if len(ordinary) != 1 or len(set(names)) < len(names):
+    if len(ordinary) != 1 or len(set(names)) < len(names) or "" in names:
         raise InvalidArgumentError(
             "sets",
-            expected="sets of different names, exactly one of kind 'ordinary'",
+            expected="sets of different names in Latin letters, exactly one of kind 'ordinary'",
             came=f"{list(sets)}, ordinary: {ordinary}",
             remedy="The ordinary set is the reference that others are told apart from.",
         )

@@ -50,7 +50,9 @@ def digest_of_space(space: Space) -> str:
 def quick_digest(classifier: Classifier) -> str:
     """A short name for the model's weights, from some values of every tensor: cheap to repeat.
 
-    Copies in another precision or on another device have the same; functions have their name.
+    Copies in a higher precision or on another device have the same. It tells trained models apart,
+    not forgeries: a change of few weights may go unseen, and so does one of a function of the same
+    name, or of a layer that has no weights.
     """
     net = classifier.net
     if not isinstance(net, nn.Module):

@@ -1,0 +1,91 @@
+"""What files of decisions have in common: JSON, and the settings a threshold belongs to."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from credibly.errors import FileFormatError, InvalidArgumentError
+from credibly.model.classifier import Classifier
+from credibly.model.fingerprint import quick_digest
+from credibly.profile.profile import Profile, Settings
+
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+"""What a file of our format with wrong content can cause."""
+
+
+def refuse_other_settings(expected: Settings, came: Settings) -> None:
+    """A threshold is worth nothing for another model, gamma, solver or space."""
+    for name in ("model", "weights", "loss", "solver", "space", "bounds"):
+        left, right = getattr(expected, name), getattr(came, name)
+        if name == "weights":  # the same numbers in another precision are the same
+            same = len(left) == len(right) and all(
+                abs(a - b) <= 1e-6 * abs(a) for a, b in zip(left, right, strict=True)
+            )
+        else:
+            same = left == right
+        if not same:
+            raise InvalidArgumentError(
+                "profile",
+                expected=f"the {name} the threshold was chosen with, {left}",
+                came=f"{right}",
+                remedy="Choose a threshold of its own for it; scores of different settings are "
+                "not comparable.",
+            )
+
+
+def read_json(path: str | Path, kind: str, version: int) -> dict[str, Any]:
+    """A JSON file of one of our formats."""
+    try:
+        content = json.loads(Path(path).read_text("utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise FileFormatError(f"{path}: not a JSON file ({error}).") from error
+    if not isinstance(content, dict) or content.get("format") != kind:
+        raise FileFormatError(f"{path}: not a file of format {kind!r}.")
+    if content.get("format_version") != version:
+        raise FileFormatError(
+            f"{path}: format version {content.get('format_version')!r}; this credibly reads "
+            f"{version}. Install a newer one."
+        )
+    return content
+
+
+def settings_of(values: Mapping[str, Any]) -> Settings:
+    """Settings from their JSON form."""
+    known = Settings(weights=(), solver="", loss="", dtype="")
+    named = {name: values[name] for name in asdict(known)}
+    for name, kind in (("weights", finite), ("classes", str), ("bounds", float)):
+        if named[name] is not None or name == "weights":
+            named[name] = tuple(kind(value) for value in named[name])
+    for name in ("solver", "loss", "space", "model"):
+        if not isinstance(named[name], str):
+            raise FileFormatError(f"{name} is {named[name]!r}, where words should stand")
+    return replace(known, **named)
+
+
+def finite(value: Any) -> float:
+    """A number of a file; NaN and infinity have no place in it."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise FileFormatError(f"{number} where a finite number should stand")
+    return number
+
+
+def check_own_profile(clf: object, profile: Profile) -> None:
+    """The profile must be one of this very classifier."""
+    if not isinstance(clf, Classifier):
+        raise InvalidArgumentError(
+            "clf", expected="the Classifier of the profile", came=type(clf).__name__,
+            remedy="Pass the classifier first, then its profile.",
+        )  # fmt: skip
+    if quick_digest(clf) != profile.settings.model:
+        raise InvalidArgumentError(
+            "profile",
+            expected="a profile of this very classifier",
+            came=f"one of the model {profile.settings.model}",
+            remedy="Solve it again with credibility(clf, x, ...).",
+        )
