@@ -80,8 +80,8 @@ def read_rows(path: Path, expected: Mapping[str, str] | None = None) -> Rows:
     scores = {k.removeprefix("score."): v for k, v in tensors.items() if k.startswith("score.")}
     try:
         kind: Any = marks["kind"]
-        columns = [tensors[name] for name in ("labels", "predicted", "credible")]
-        return Rows(kind, *columns, scores=scores, facts=json.loads(marks["facts"]))
+        labels, predicted, credible = (tensors[n] for n in ("labels", "predicted", "credible"))
+        return Rows(kind, labels, predicted, credible, scores, json.loads(marks["facts"]))
     except (KeyError, ValueError) as error:
         raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
 
@@ -99,6 +99,7 @@ def read_study(folder: str | Path) -> dict[str, Rows]:
 
 
 def write_rows(path: Path, rows: Rows, marks: dict[str, str]) -> None:
+    """Write one set whole or not at all."""
     tensors = {"labels": rows.labels, "predicted": rows.predicted, "credible": rows.credible}
     tensors |= {f"score.{name}": values for name, values in rows.scores.items()}
     half = path.with_suffix(".half")
