@@ -267,10 +267,17 @@ def test_a_profile_says_which_model_and_space_it_is_of(clf, profile, tmp_path):
     profile.save(tmp_path / "p.safetensors")
     assert cr.Profile.load(tmp_path / "p.safetensors").settings == profile.settings
     x = models.inputs(2)
-    spaces = [cr.Space(locked=[0]), cr.Space(locked=[1]), cr.Space(scale=2.0), cr.Space(scale=3.0)]
+    spaces = [
+        cr.Space(locked=[0]),
+        cr.Space(locked=[1]),
+        cr.Space(scale=2.0),
+        cr.Space(scale=torch.full((8,), 2.0)),
+        cr.Space(scale=torch.full((8,), 3.0)),
+        cr.Space(scale=np.arange(1.0, 9.0)),
+    ]
     found = [cr.credibility(cr.Classifier(clf.net, space=s), x, gamma=GAMMA) for s in spaces]
     assert {p.settings.model for p in found} == {quick_digest(clf)}
-    assert len({p.settings.space for p in found}) == 4
+    assert len({p.settings.space for p in found}) == 6
 
 
 def test_scores_of_low_precision_do_not_blur_the_threshold(clf, profile):

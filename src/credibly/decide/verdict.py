@@ -18,7 +18,7 @@ from credibly.decide.records import (
     refuse_other_settings,
     settings_of,
 )
-from credibly.errors import FileFormatError
+from credibly.errors import FileFormatError, InvalidArgumentError
 from credibly.profile.profile import Profile, Settings
 
 FORMAT, FORMAT_VERSION = "credibly.judge", 1
@@ -88,6 +88,15 @@ class Judge:
             doubted: share of ordinary inputs whose class is to be doubted.
         """
         check_own_profile(clf, profile)
+        thresholds.check_share("doubted", doubted)
+        thresholds.check_share("false_alarms", false_alarms)
+        if false_alarms >= 0.5:
+            raise InvalidArgumentError(
+                "false_alarms",
+                expected="a share below 0.5, since it is used on both sides",
+                came=repr(false_alarms),
+                remedy="0.01 is one in a hundred on each side.",
+            )
         failure, belonging = failure_score(profile), outlier_score()
         values = belonging(profile)
         return cls(

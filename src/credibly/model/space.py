@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -248,7 +249,9 @@ def _suits(tensor: Tensor, dtype: torch.dtype) -> bool:
 
 def _short(value: Any) -> str:
     if isinstance(value, Tensor | np.ndarray):
-        return f"array{tuple(value.shape)}"
+        numbers = torch.as_tensor(value).detach().cpu().double().contiguous().numpy().tobytes()
+        # arrays of the same shape are told apart: thresholds of one metric are not for another
+        return f"array{tuple(value.shape)} #{hashlib.sha256(numbers).hexdigest()[:8]}"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k}: {_short(v)}" for k, v in value.items()) + "}"
     if isinstance(value, tuple):

@@ -1,0 +1,83 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import credibly as cr
+from tests.reference import models
+
+
+class Steeper(nn.Module):
+    """The same outputs at the given inputs, four times as steep around each of them."""
+
+    def __init__(self, net, x):
+        super().__init__()
+        self.net = net
+        self.register_buffer("x", x)
+
+    def forward(self, z):
+        own = self.x[torch.cdist(z, self.x).argmin(1)]
+        return self.net(own + 4 * (z - own))
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return models.smooth_network(classes=3)
+
+
+def test_the_steeper_copy_holds_its_predictions_less(plain):
+    x = models.inputs(60)
+    flat, steep = cr.Classifier(plain), cr.Classifier(Steeper(plain, x))
+    found = cr.compare({"flat": flat, "steep": steep}, x, gamma=100.0)
+    assert found.differences["class kept"][("flat", "steep")].low > 0
+    assert found.differences["trust"][("flat", "steep")].low > 0
+    assert found.differences["relative shift"][("flat", "steep")].high < 0
+    assert found.differences["gain"][("flat", "steep")].high < 0
+    assert "flat less steep" in found.summary()
+    assert "(apart)" in found.summary()
+
+
+def test_the_same_model_twice_differs_by_exactly_nothing(plain):
+    models_ = {name: cr.Classifier(plain) for name in "abc"}
+    found = cr.compare(models_, models.inputs(20))
+    assert isinstance(found, cr.Comparison)
+    assert found.models == ("a", "b", "c")
+    assert len(set(found.gammas.values())) == 1
+    for by_pair in found.differences.values():
+        assert set(by_pair) == {("a", "b"), ("a", "c"), ("b", "c")}
+        for gap in by_pair.values():
+            assert (gap.low, gap.value, gap.high) == (0.0, 0.0, 0.0)
+    assert "(apart)" not in found.summary()
+
+
+def test_means_are_over_the_samples_that_both_could_solve(plain):
+    x = models.inputs(12)
+    x[4] = math.nan
+    found = cr.compare(
+        {"a": cr.Classifier(plain), "b": cr.Classifier(models.smooth_network(classes=3, seed=1))},
+        x,
+        gamma=30.0,
+    )
+    good = torch.arange(12) != 4
+    profile = cr.credibility(cr.Classifier(plain), x[good], gamma=30.0)
+    assert found.means["risk"]["a"].value == pytest.approx(float(profile.risk.mean()), rel=1e-6)
+    for by_model in found.means.values():
+        for mean in by_model.values():
+            assert mean.low <= mean.value <= mean.high
+    assert found.gammas == {"a": 30.0, "b": 30.0}
+
+
+def test_what_cannot_be_compared_is_refused(plain):
+    clf, x = cr.Classifier(plain), models.inputs(4)
+    for bad in ({}, {"a": clf}, [clf, clf], None):
+        with pytest.raises(cr.InvalidArgumentError, match="`models`"):
+            cr.compare(bad, x)
+    with pytest.raises(cr.InvalidArgumentError, match="same classes"):
+        cr.compare({"a": clf, "b": cr.Classifier(models.smooth_network(classes=4))}, x, gamma=1.0)
+    with pytest.raises(cr.InvalidArgumentError, match="that was solved"):
+        cr.compare({"a": clf, "b": clf}, torch.full((3, 8), math.nan).double(), gamma=1.0)
+    with pytest.raises((cr.InvalidArgumentError, cr.ModelError)):
+        cr.compare({"a": clf, "b": "resnet"}, x, gamma=1.0)
+    with pytest.raises(cr.InvalidArgumentError, match="`level`"):
+        cr.compare({"a": clf, "b": clf}, x, gamma=1.0, level=95)

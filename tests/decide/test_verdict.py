@@ -1,0 +1,125 @@
+import json
+import math
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+
+import credibly as cr
+from credibly.decide.verdict import summary
+from tests.reference import models
+
+GAMMA = 30.0
+
+
+@pytest.fixture(scope="module")
+def clf():
+    return cr.Classifier(models.smooth_network(classes=3))
+
+
+@pytest.fixture(scope="module")
+def population(clf):
+    return cr.credibility(clf, models.inputs(6000, seed=5), gamma=GAMMA, solver=cr.LBFGS(steps=15))
+
+
+def test_ordinary_inputs_are_alarming_as_rarely_as_asked(clf, population):
+    counts = Counter()
+    draws, size = 150, 99
+    for _ in range(draws):
+        rows = torch.randperm(len(population))[: size + 20]
+        judge = cr.Judge.learn(clf, population[rows[:size]], false_alarms=0.05, doubted=0.1)
+        counts.update(judge.judge(population[rows[size:]]))
+    total = draws * 20
+    # each draw shares its thresholds among 20 samples: the error is that of the draws at worst
+    error = 4 * math.sqrt(0.05 / total + 0.05 * 0.95 / (size + 1) / draws)
+    assert abs(counts[cr.Verdict.OUTLIER] / total - 0.05) < error
+    assert abs(counts[cr.Verdict.TAMPERED] / total - 0.05) < error
+    assert counts[cr.Verdict.WRONG_CLASS_LIKELY] / total < 0.1 + 2 * error
+    assert counts[cr.Verdict.TRUST] / total > 0.75
+
+
+def test_what_does_not_belong_is_said_first(clf, population):
+    judge = cr.Judge.learn(clf, population[:200], false_alarms=0.05)
+    bad, good = judge.least_failure - 1, judge.least_failure
+    low, high = judge.low, judge.high
+    assert low < high
+    middle = (low + high) / 2
+    cases = {
+        (good, low - 1e-9): cr.Verdict.OUTLIER,
+        (bad, low - 1e-9): cr.Verdict.OUTLIER,
+        (good, high + 1e-9): cr.Verdict.TAMPERED,
+        (bad, high + 1e-9): cr.Verdict.TAMPERED,
+        (bad, middle): cr.Verdict.WRONG_CLASS_LIKELY,
+        (good, middle): cr.Verdict.TRUST,
+        (good, low): cr.Verdict.TRUST,
+        (good, high): cr.Verdict.TRUST,
+        (math.nan, middle): cr.Verdict.NO_PROFILE,
+        (good, math.nan): cr.Verdict.NO_PROFILE,
+    }
+    for (failure, belonging), verdict in cases.items():
+        assert judge._one(failure, belonging) is verdict
+
+
+def test_every_sample_has_a_verdict_and_every_verdict_an_advice(clf, population):
+    judge = cr.Judge.learn(clf, population[:200])
+    x = models.inputs(5)
+    x[2] = math.nan
+    x[4] *= 1e3
+    solved = cr.credibility(clf, x, gamma=GAMMA, solver=cr.LBFGS(steps=15))
+    verdicts = judge.judge(solved)
+    assert len(verdicts) == 5
+    assert verdicts[2] is cr.Verdict.NO_PROFILE
+    assert verdicts[4] in (cr.Verdict.TAMPERED, cr.Verdict.OUTLIER)
+    lines = summary(verdicts).splitlines()
+    assert sum(int(line.split()[0]) for line in lines) == 5
+    assert all(verdict.advice.endswith(".") for verdict in cr.Verdict)
+
+
+def test_a_judge_survives_its_file(clf, population, tmp_path):
+    judge = cr.Judge.learn(clf, population[:300])
+    judge.save(tmp_path / "judge.json")
+    again = cr.Judge.load(tmp_path / "judge.json")
+    assert again == judge
+    assert again.judge(population) == judge.judge(population)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": "credibly.selective"},
+        {"format_version": "1"},
+        {"thresholds": [1.0, 2.0]},
+        {"thresholds": [1.0, 2.0, math.inf]},
+        {"thresholds": None},
+        {"failure": {"kind": "plain", "name": "none"}},
+        {"belonging": "shift"},
+        {"settings": {"weights": [1.0]}},
+    ],
+)
+def test_other_files_are_refused(clf, population, tmp_path, change):
+    path = tmp_path / "judge.json"
+    cr.Judge.learn(clf, population[:200]).save(path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(cr.FileFormatError, match=r"judge\.json"):
+        cr.Judge.load(path)
+
+
+def test_other_settings_and_too_few_samples_are_refused(clf, population):
+    judge = cr.Judge.learn(clf, population[:200])
+    for other in (
+        replace(population.settings, model="other"),
+        replace(population.settings, weights=(1.0, 1.0, 1.0)),
+        replace(population.settings, space="output of module '0'"),
+    ):
+        with pytest.raises(cr.InvalidArgumentError, match="not comparable"):
+            judge.judge(replace(population, settings=other))
+    with pytest.raises(cr.InvalidArgumentError, match="at least 99 ordinary samples"):
+        cr.Judge.learn(clf, population[:98])
+    with pytest.raises(cr.InvalidArgumentError, match="this very classifier"):
+        cr.Judge.learn(cr.Classifier(models.smooth_network(classes=3, seed=9)), population)
+    for bad in (0.0, 0.5, 0.9, True):
+        with pytest.raises(cr.InvalidArgumentError, match="`false_alarms`"):
+            cr.Judge.learn(clf, population[:200], false_alarms=bad)
+    with pytest.raises(cr.InvalidArgumentError, match="`doubted`"):
+        cr.Judge.learn(clf, population[:200], doubted=1.5)
