@@ -249,7 +249,8 @@ def _suits(tensor: Tensor, dtype: torch.dtype) -> bool:
 
 def _short(value: Any) -> str:
     if isinstance(value, Tensor | np.ndarray):
-        numbers = torch.as_tensor(value).detach().cpu().double().contiguous().numpy().tobytes()
+        listed = value.detach().cpu() if isinstance(value, Tensor) else np.asarray(value)
+        numbers = repr(listed.tolist()).encode()
         # arrays of the same shape are told apart: thresholds of one metric are not for another
         return f"array{tuple(value.shape)} #{hashlib.sha256(numbers).hexdigest()[:8]}"
     if isinstance(value, Mapping):

@@ -1,0 +1,218 @@
+import json
+import math
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+import credibly as cr
+from credibly.decide import scores
+from credibly.evaluate.study import InputSet, Study, read_rows, read_study
+from tests.reference import models
+
+
+class Counting(nn.Module):
+    """A network that counts how often it is asked."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.net(x)
+
+
+def largest_logit(clf, x):
+    with torch.no_grad():
+        return clf.net(x).amax(1)
+
+
+@pytest.fixture
+def net():
+    return Counting(models.smooth_network(classes=3))
+
+
+@pytest.fixture
+def study(net):
+    return Study(clf=cr.Classifier(net), gamma=30.0, baselines={"logit": largest_logit})
+
+
+def some_sets():
+    x = models.inputs(8)
+    labels = torch.arange(8) % 3
+    return {
+        "clean": InputSet(x, labels, "ordinary"),
+        "Noise, a 0.1": InputSet(lambda: x + 0.1, labels, "shifted"),
+        "far away": InputSet(10 * x, None, "outliers"),
+    }
+
+
+def assert_same(left, right):
+    assert left.keys() == right.keys()
+    for name, rows in left.items():
+        other = right[name]
+        assert rows.kind == other.kind
+        for column in ("labels", "predicted", "credible"):
+            assert torch.equal(getattr(rows, column), getattr(other, column))
+        assert rows.scores.keys() == other.scores.keys()
+        for score, values in rows.scores.items():
+            assert torch.equal(values.nan_to_num(7.0), other.scores[score].nan_to_num(7.0))
+        assert dict(rows.facts) == dict(other.facts)
+
+
+def test_a_study_is_what_its_parts_are_by_themselves(study, tmp_path):
+    found = study.run(some_sets(), tmp_path)
+    x, labels = models.inputs(8), torch.arange(8) % 3
+    profile = cr.credibility(study.clf, x + 0.1, gamma=30.0)
+    rows = found["Noise, a 0.1"]
+    assert set(rows.scores) == {*scores.SCORES, "logit"}
+    for name, score in scores.SCORES.items():
+        assert torch.equal(rows.scores[name], score(profile))
+    assert torch.equal(rows.scores["logit"], largest_logit(study.clf, x + 0.1))
+    assert torch.equal(rows.correct, profile.fit.argmax(1) == labels)
+    assert torch.equal(rows.credible_correct, profile.credibility.argmax(1) == labels)
+    assert rows.facts["samples"] == 8
+    assert rows.facts["gamma"] == 30.0
+    assert found["far away"].labels.tolist() == [-1] * 8
+    assert not bool(found["far away"].correct.any())
+    assert_same(read_study(tmp_path), {n: found[n] for n in sorted(found)} | found)
+
+
+def test_a_study_that_is_run_again_computes_nothing(study, net, tmp_path):
+    done = []
+    first = study.run(some_sets(), tmp_path, progress=done.append)
+    assert done[-1] == 1.0
+    net.calls = 0
+
+    def forbidden():
+        pytest.fail("inputs were made again")
+
+    sets = some_sets()
+    sets["Noise, a 0.1"] = replace(sets["Noise, a 0.1"], inputs=forbidden)
+    again = study.run(sets, tmp_path)
+    assert net.calls == 0
+    assert_same(first, again)
+
+
+def test_a_killed_study_goes_on_where_it_was_and_finds_the_same(study, net, tmp_path):
+    auto = replace(study, gamma="auto")
+    whole = auto.run(some_sets(), tmp_path / "whole")
+
+    def killed():
+        raise KeyboardInterrupt
+
+    sets = some_sets()
+    sets["Noise, a 0.1"] = replace(sets["Noise, a 0.1"], inputs=killed)
+    with pytest.raises(KeyboardInterrupt):
+        auto.run(sets, tmp_path / "killed")
+    assert set(read_study(tmp_path / "killed")) == {"clean"}
+    (tmp_path / "killed" / "far-away.half").write_bytes(b"half of a part")
+    stamp = (tmp_path / "killed" / "clean.safetensors").stat().st_mtime_ns
+    net.calls = 0
+    assert_same(whole, auto.run(some_sets(), tmp_path / "killed"))
+    assert net.calls > 0
+    assert (tmp_path / "killed" / "clean.safetensors").stat().st_mtime_ns == stamp
+    assert not list((tmp_path / "killed").glob("*.half"))
+
+
+def test_a_part_that_cannot_be_read_is_not_taken(study, tmp_path):
+    study.run(some_sets(), tmp_path)
+    part = tmp_path / "far-away.safetensors"
+    content = part.read_bytes()
+    for bad in (content[: len(content) // 2], b"", b"not a part"):
+        part.write_bytes(bad)
+        with pytest.raises(cr.FileFormatError, match="far-away"):
+            study.run(some_sets(), tmp_path)
+        with pytest.raises(cr.FileFormatError, match="far-away"):
+            read_study(tmp_path)
+    cr.credibility(study.clf, models.inputs(2), gamma=1.0).save(part)
+    with pytest.raises(cr.FileFormatError, match="not a part of a study"):
+        read_rows(part)
+
+
+def test_other_studies_are_refused_in_the_same_folder(study, tmp_path):
+    study.run(some_sets(), tmp_path)
+    stranger = cr.Classifier(models.smooth_network(classes=3, seed=4))
+    for other in (
+        replace(study, gamma=31.0),
+        replace(study, gamma="auto"),
+        replace(study, solver=cr.LBFGS()),
+        replace(study, bounds=(-9.0, 9.0)),
+        replace(study, clf=stranger),
+        replace(study, baselines={}),
+        replace(study, baselines={"logit": partial(largest_logit)}),
+        replace(study, scores={"ratio": scores.ratio}),
+    ):
+        with pytest.raises(cr.InvalidArgumentError, match=r"`folder`.*very study"):
+            other.run(some_sets(), tmp_path)
+    sets = some_sets()
+    sets["clean"] = replace(sets["clean"], labels=torch.zeros(8, dtype=torch.long))
+    with pytest.raises(cr.InvalidArgumentError, match="labels in clean"):
+        study.run(sets, tmp_path)
+    sets = some_sets()
+    sets["Noise, a 0.1"] = replace(sets["Noise, a 0.1"], kind="attacked")
+    with pytest.raises(cr.InvalidArgumentError, match="parts with kind attacked"):
+        study.run(sets, tmp_path)
+
+
+def test_a_rival_is_the_same_in_another_process(study, tmp_path):
+    study.run(some_sets(), tmp_path)
+    record = json.loads((tmp_path / "study.json").read_text())
+    assert record["baselines"] == {"logit": "<function largest_logit>"}  # no address
+
+
+def test_a_damaged_record_is_refused(study, tmp_path):
+    study.run(some_sets(), tmp_path)
+    for bad in ("", "{}", "[]", '{"gamma": "x"}'):
+        (tmp_path / "study.json").write_text(bad)
+        with pytest.raises(cr.FileFormatError, match=r"study\.json"):
+            study.run(some_sets(), tmp_path)
+
+
+def test_rows_without_numbers_are_neither_right_nor_scored(study, tmp_path):
+    x = models.inputs(6)
+    x[2] = math.nan
+    sets = {
+        "clean": InputSet(x, torch.zeros(6, dtype=torch.long), "ordinary"),
+        "outliers": InputSet(x, None, "outliers"),
+    }
+    found = study.run(sets, tmp_path)
+    for rows in found.values():
+        assert int(rows.predicted[2]) == int(rows.credible[2]) == -1
+        assert not bool(rows.correct[2])
+        assert not bool(rows.credible_correct[2])
+        assert all(bool(rows.scores[name][2].isnan()) for name in scores.SCORES)
+        assert rows.facts["without a profile"] == 1
+    assert int(found["clean"].scores["ratio"].isnan().sum()) == 1
+
+
+def test_sets_that_make_no_study_are_refused(study, tmp_path):
+    x, labels = models.inputs(3), torch.arange(3)
+    good = InputSet(x, labels, "ordinary")
+    for bad in (
+        {},
+        {"a": good, "b": good},
+        {"a": InputSet(x, labels, "shifted")},
+        {"a b": good, "A-B": InputSet(x, labels, "shifted")},
+        {"?": good},
+    ):
+        with pytest.raises(cr.InvalidArgumentError, match="`sets`"):
+            study.run(bad, tmp_path)
+    for kind, truth in (("weird", labels), ("outliers", labels), ("shifted", None)):
+        with pytest.raises(cr.InvalidArgumentError, match="`kind`"):
+            InputSet(x, truth, kind)
+    with pytest.raises(cr.InvalidArgumentError, match="one number a sample, 3"):
+        study.run({"a": InputSet(x, labels[:2], "ordinary")}, tmp_path / "labels")
+    wide = replace(study, baselines={"wide": lambda clf, x: clf.net(x)})
+    with pytest.raises(cr.InvalidArgumentError, match="wide"):
+        wide.run({"a": good}, tmp_path / "wide")
+    with pytest.raises(cr.InvalidArgumentError, match="`baselines`"):
+        replace(study, baselines={"ratio": largest_logit})
+    with pytest.raises(cr.InvalidArgumentError, match="`chunk_size`"):
+        replace(study, chunk_size=0)
+    with pytest.raises(cr.FileFormatError, match="no part of a study"):
+        read_study(tmp_path / "nothing")
