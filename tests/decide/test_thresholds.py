@@ -19,14 +19,14 @@ def rate(kind, u):
         "uninformative": lambda: torch.full_like(u, 0.1),
         "worse at the top": lambda: torch.where(u > 0.9, 0.3, 0.04),
         "waves": lambda: 0.1 + 0.1 * torch.sin(25 * u),
-        "two groups": lambda: torch.where(u > 0.8, 0.3, 0.02),
+        "two groups": lambda: torch.where(u > 0.9, 0.3, 0.001),
         "ties": lambda: 0.3 * (1 - (5 * u).floor() / 5) ** 2,
     }[kind]()
 
 
 def score_of(kind, u):
     if kind == "two groups":  # the smaller and worse one has the larger score
-        return (u > 0.8).double()
+        return (u > 0.9).double()
     return (5 * u).floor() if kind == "ties" else u
 
 

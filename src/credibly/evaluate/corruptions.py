@@ -145,7 +145,7 @@ def _pixelate(x: Tensor, level: float, _: torch.Generator) -> Tensor:
 def _means(many: int, few: int, dtype: torch.dtype) -> Tensor:
     """Means of `many` pixels over `few` equal cells (few, many), by how much of each lies inside.
 
-    The windows of PyTorch's own 'area' overlap: a mild severity would damage more than a strong one.
+    Windows of PyTorch's own 'area' overlap: mild severities would damage more than strong ones.
     """
     cells = torch.arange(few + 1, dtype=dtype) * (many / few)
     pixels = torch.arange(many + 1, dtype=dtype)

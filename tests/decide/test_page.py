@@ -1,0 +1,22 @@
+import re
+from pathlib import Path
+
+import pytest
+
+import credibly as cr
+
+TEXT = (Path(__file__).parents[2] / "docs" / "decisions.md").read_text("utf-8")
+
+
+def test_the_example_of_the_page_runs(capsys):
+    code = re.search(r"```python\n(.*?)```", TEXT, re.DOTALL).group(1)
+    names = {}
+    exec(compile(code, "decisions.md", "exec"), names)  # noqa: S102  # our own page
+    assert "answered" in capsys.readouterr().out
+    assert len(names["verdicts"]) == 20
+    assert 0.3 < names["decision"].coverage <= 1
+
+
+@pytest.mark.parametrize("verdict", list(cr.Verdict))
+def test_the_page_names_every_verdict(verdict):
+    assert f"`{verdict.name}`" in TEXT
