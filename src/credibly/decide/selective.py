@@ -152,7 +152,8 @@ class SelectiveClassifier:
         """Answer as much as possible while at most the share `risk` of the answers is wrong.
 
         The promise holds with probability `confidence` over the labelled sample, for new samples of
-        the same distribution; see `thresholds.for_risk`.
+        the same distribution, and a score fixed beforehand; see `thresholds.for_risk`. The default
+        score learns its scales from this very sample, which leaves the promise approximate.
 
         Args:
             clf: the classifier of the profile.

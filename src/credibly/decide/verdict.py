@@ -85,7 +85,8 @@ class Judge:
             profile: of ordinary inputs, not used in training.
             false_alarms: share of ordinary inputs to be called outliers, and as many tampered; kept
                 whatever their distribution (split conformal).
-            doubted: share of ordinary inputs whose class is to be doubted.
+            doubted: share of ordinary inputs whose class is to be doubted; about kept, since the
+                scales of the score are learned from the same profile.
         """
         check_own_profile(clf, profile)
         thresholds.check_share("doubted", doubted)
