@@ -1,12 +1,12 @@
 """From the rows of a study to numbers with intervals: which score ranks best, and by how much.
 
-One draw of resamples serves all scores of a set, so that every difference is paired. Draws are those
-of `bootstrap` and `paired_difference` for the same seed and number of samples.
+One draw of resamples serves all scores of a set, so that every difference is paired.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,10 +26,9 @@ from credibly.decide.metrics import (
     failure_auroc,
     failure_fpr_at_tpr,
     fpr_at_tpr,
-    prepared,
 )
-from credibly.decide.ranking import Weigh
 from credibly.errors import InvalidArgumentError
+from credibly.evaluate.resampling import Failures, TwoGroups, draws
 from credibly.evaluate.study import Rows
 from credibly.evaluate.study_result import (
     DetectionResult,
@@ -42,8 +41,7 @@ from credibly.types import whole_number
 COVERAGES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5)
 REFERENCES = ("max softmax (rival)", "max softmax", "max_softmax")
 LEVEL = 0.95
-
-_AT_A_TIME = 1 << 20  # weights held at a time; they stay in the cache of most processors
+TARGET = 0.99
 
 _FAILURES: dict[str, Any] = {
     "aurc": aurc,
@@ -52,10 +50,11 @@ _FAILURES: dict[str, Any] = {
     "augrc": augrc,
     "fpr95": failure_fpr_at_tpr,
     **{f"accuracy at {c:g}": partial(accuracy_at_coverage, coverages=c) for c in COVERAGES},
-    "coverage at 99 % accuracy": partial(coverage_at_accuracy, target=0.99),
+    "coverage at 99 % accuracy": partial(coverage_at_accuracy, target=TARGET),
 }
+_SHARES = [*(f"accuracy at {c:g}" for c in COVERAGES), "coverage at 99 % accuracy"]
 _DETECTION: dict[str, Any] = {"auroc": auroc, "aupr": aupr, "fpr95": fpr_at_tpr}
-_ALWAYS = ("aurc", "auroc")  # the other intervals are for the ordinary set, since they cost time
+_FAR = "far "  # before the names of two-sided metrics
 
 _BEST = "most credible class"
 Key = tuple[str, str]
@@ -72,8 +71,8 @@ def summarise(
     """Metrics of every score on every set, with 95 % bootstrap intervals.
 
     A sample that lacks one score (it has no profile, say) is left out for all of them, and counted:
-    scores are compared on the same samples. On sets other than the ordinary one only AURC and
-    AUROC get intervals. An attacked set is held against the ordinary one as a group of its own.
+    scores are compared on the same samples. Accuracy and coverage have intervals on the ordinary
+    set only, since they take the time. An attacked set is held against the ordinary one as a group of its own.
 
     Args:
         rows: from `Study.run` or `read_study`; exactly one set is ordinary.
@@ -161,54 +160,71 @@ class _Plan:
         pairs = {name: (score, kept.correct) for name, score in kept.scores.items()}
         if "ratio" in kept.scores:
             pairs[_BEST] = (kept.scores["ratio"], kept.credible_correct)
-        sizes = [len(kept.correct)]
-        weighs = {
-            (name, metric): _weigh(function, *pair)
+        once = {
+            (name, metric): float(function(*pair))
             for name, pair in pairs.items()
             for metric, function in _FAILURES.items()
         }
-        once = {key: float(weigh(torch.ones(1, sizes[0]).double())) for key, weigh in weighs.items()}
-        drawn = [m for m in _FAILURES if full or m in _ALWAYS]
-        values = self._drawn({key: weighs[key] for key in weighs if key[1] in drawn}, sizes)
+        values = self._failures_drawn(pairs, full=full)
+        drawn = [metric for metric in _FAILURES if (self.reference, metric) in values]
         return {
             name: FailureResult(
                 {metric: once[name, metric] for metric in _FAILURES},
-                {m: _interval(once[name, m], values[name, m]) for m in drawn},
-                {m: self._difference(once, values, name, m) for m in drawn},
+                {metric: _interval(once[name, metric], values[name, metric]) for metric in drawn},
+                {metric: self._difference(once, values, name, metric) for metric in drawn},
             )
             for name in pairs
         }
 
+    def _failures_drawn(
+        self, pairs: Mapping[str, tuple[Tensor, Tensor]], *, full: bool
+    ) -> dict[Key, Tensor]:
+        """Each metric of each resample (b,)."""
+        ranked = {name: Failures.of(*pair) for name, pair in pairs.items()}
+        found: dict[Key, list[Tensor]] = defaultdict(list)
+        size = len(pairs[self.reference][0])
+        for (weights,) in draws([size], self.resamples, self.seed):
+            for name, ranking in ranked.items():
+                values = ranking.metrics(weights)
+                if full:
+                    shares = ranking.shares(weights, COVERAGES, TARGET)
+                    values |= dict(zip(_SHARES, shares, strict=True))
+                for metric, numbers in values.items():
+                    found[name, metric].append(numbers)
+        return {key: torch.cat(parts) for key, parts in found.items()}
+
     def _detection(self, kept: _Kept) -> dict[str, DetectionResult]:
-        weighs: dict[Key, Weigh] = {}
-        names = [name for name in kept.scores if name in self.ordinary.scores]
-        for name in names:
-            inside, outside = self.ordinary.scores[name], kept.scores[name]
-            far_inside, far_outside = _distance(inside, inside), _distance(outside, inside)
-            for metric, function in _DETECTION.items():
-                weighs[name, metric] = _weigh(function, -outside, -inside)
-                weighs[name, f"far {metric}"] = _weigh(function, far_outside, far_inside)
-        sizes = [len(kept.correct), len(self.ordinary.correct)]
-        every = torch.ones(1, sum(sizes)).double()
-        once = {key: float(weigh(every)) for key, weigh in weighs.items()}
-        values = self._drawn(weighs, sizes)
-        found = {key: _interval(once[key], values[key]) for key in weighs}
+        sides: dict[Key, tuple[Tensor, Tensor]] = {}
+        for name, outside in kept.scores.items():
+            inside = self.ordinary.scores.get(name)
+            if inside is not None:
+                sides[name, ""] = -outside, -inside
+                sides[name, _FAR] = _distance(outside, inside), _distance(inside, inside)
+        once = {
+            (name, side + metric): float(function(*pair))
+            for (name, side), pair in sides.items()
+            for metric, function in _DETECTION.items()
+        }
+        values = self._detection_drawn(sides)
+        found = {key: _interval(once[key], values[key]) for key in once}
         return {
             name: DetectionResult(
                 {metric: found[name, metric] for metric in _DETECTION},
-                {metric: found[name, f"far {metric}"] for metric in _DETECTION},
+                {metric: found[name, _FAR + metric] for metric in _DETECTION},
                 self._difference(once, values, name, "auroc"),
-                self._difference(once, values, name, "far auroc", "auroc"),
+                self._difference(once, values, name, _FAR + "auroc", "auroc"),
             )
-            for name in names
+            for name in dict.fromkeys(name for name, _ in sides)
         }
 
-    def _drawn(self, weighs: Mapping[Key, Weigh], sizes: list[int]) -> dict[Key, Tensor]:
-        """Each metric of each resample (b,)."""
-        found: dict[Key, list[Tensor]] = {key: [] for key in weighs}
-        for weights in _resamples(sizes, self.resamples, self.seed):
-            for key, weigh in weighs.items():
-                found[key].append(weigh(weights).reshape(-1))
+    def _detection_drawn(self, sides: Mapping[Key, tuple[Tensor, Tensor]]) -> dict[Key, Tensor]:
+        groups = {key: TwoGroups.of(*pair) for key, pair in sides.items()}
+        sizes = [len(part) for part in sides[self.reference, ""]]
+        found: dict[Key, list[Tensor]] = defaultdict(list)
+        for positive, negative in draws(sizes, self.resamples, self.seed):
+            for (name, side), group in groups.items():
+                for metric, numbers in group.metrics(positive, negative).items():
+                    found[name, side + metric].append(numbers)
         return {key: torch.cat(parts) for key, parts in found.items()}
 
     def _difference(
@@ -223,37 +239,16 @@ class _Plan:
         return _interval(once[name, metric] - once[base], values[name, metric] - values[base])
 
 
-def _weigh(metric: Any, *arrays: Tensor) -> Weigh:
-    fast = prepared(metric, arrays)
-    assert fast is not None  # noqa: S101  # metrics of our own
-    return fast[0]
-
-
 def _distance(values: Tensor, ordinary: Tensor) -> Tensor:
     """How far from the ordinary median; equal infinities are no distance apart."""
-    centre = ordinary.quantile(0.5) if len(ordinary) < 1 << 24 else ordinary.median()
-    return (values - centre).abs().nan_to_num(nan=0.0, posinf=torch.inf)
+    middle = ordinary.sort().values[(len(ordinary) - 1) // 2]
+    return (values - middle).abs().nan_to_num(nan=0.0, posinf=torch.inf)
 
 
 def _interval(value: float, values: Tensor) -> Interval:
     tail = (1 - LEVEL) / 2
     low, high = values.nanquantile(values.new_tensor([tail, 1 - tail])).tolist()
     return Interval(value, low, high, LEVEL)
-
-
-def _resamples(sizes: list[int], count: int, seed: int) -> Iterator[Tensor]:
-    """Weights (b, total) in pieces; each group keeps its size."""
-    generator = torch.Generator().manual_seed(seed)
-    most = max(1, _AT_A_TIME // sum(sizes))
-    for first in range(0, count, most):
-        piece = min(most, count - first)
-        yield torch.cat([_counts(size, piece, generator) for size in sizes], dim=1)
-
-
-def _counts(size: int, count: int, generator: torch.Generator) -> Tensor:
-    drawn = torch.randint(size, (count, size), generator=generator)
-    drawn += size * torch.arange(count).unsqueeze(1)
-    return torch.bincount(drawn.flatten(), minlength=count * size).reshape(count, size).double()
 
 
 def _ordinary(rows: Mapping[str, Rows]) -> str:
