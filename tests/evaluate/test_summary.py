@@ -17,14 +17,14 @@ from credibly.evaluate.summary import summarise
 COUNT = 60
 
 
-def rows(kind="ordinary", seed=0, count=90, shift=0.0, ties=True):
+def rows(kind="ordinary", seed=0, count=90, shift=0.0):
     g = torch.Generator().manual_seed(seed)
     labels = torch.randint(3, (count,), generator=g)
     predicted = torch.where(torch.rand(count, generator=g) < 0.8, labels, (labels + 1) % 3)
     right = (predicted == labels).double()
     noise = torch.randn(3, count, generator=g, dtype=torch.float64)
     values = right + noise - shift
-    values[1] = values[1].mul(3).round() if ties else values[1]
+    values[1] = values[1].mul(3).round()  # ties
     scores = {"max_softmax": values[0], "ratio": values[1], "risk": noise[2] - shift}
     labels = torch.full((count,), -1) if kind == "outliers" else labels
     facts = {"samples": float(count), "without a profile": 0.0, "median passes": 7.0}

@@ -1,8 +1,8 @@
 """Metrics of many scores on many resamples, quickly.
 
 The same numbers as `bootstrap` gives, in another layout: a row a sample, a column a resample. What
-is sorted are whole rows, and most sums run over the failures (or the positives) only, of which there
-are few. Weights are whole numbers: how often a sample was drawn.
+is sorted are whole rows, and most sums run over the failures (or the positives) only, which are
+few. Weights are whole numbers: how often a sample was drawn.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def draws(sizes: Sequence[int], count: int, seed: int) -> Iterator[list[Tensor]]
     for first in range(0, count, most):
         piece = min(most, count - first)
         groups = [_counts(size, piece, generator).to(dtype) for size in sizes]
-        for part in zip(*(group.split(few) for group in groups), strict=True):
+        for part in zip(*(torch.split(group, few) for group in groups), strict=True):
             yield [group.T.contiguous() for group in part]
 
 
@@ -97,6 +97,8 @@ class Failures:
         wrong: which of the ordered samples are failures (f,).
         before: for each failure, how many samples have a higher score.
         after: how many have one at least as high.
+        failed: the failures in the order of the data (f,).
+        right: the others.
         groups: failures against successes, or None where one of them is missing.
     """
 
@@ -118,7 +120,7 @@ class Failures:
         both = len(failed) > 0 and len(right) > 0
         return Failures(
             order,
-            torch.searchsorted(values, values.unique_consecutive(), right=True),
+            torch.searchsorted(values, values.unique(), right=True),
             wrong,
             torch.searchsorted(values, values[wrong]),
             torch.searchsorted(values, values[wrong], right=True),

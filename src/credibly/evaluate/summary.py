@@ -72,7 +72,8 @@ def summarise(
 
     A sample that lacks one score (it has no profile, say) is left out for all of them, and counted:
     scores are compared on the same samples. Accuracy and coverage have intervals on the ordinary
-    set only, since they take the time. An attacked set is held against the ordinary one as a group of its own.
+    set only, since they take the time. An attacked set is held against the ordinary one as a group
+    of its own, although it may come from the same inputs.
 
     Args:
         rows: from `Study.run` or `read_study`; exactly one set is ordinary.

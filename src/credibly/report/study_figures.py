@@ -1,0 +1,176 @@
+"""Figures about a study: curves of risk, differences, detection."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+from credibly.decide.metrics import risk_coverage
+from credibly.report import style
+from credibly.report.study_view import StudyView, auroc_of, label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+    from credibly.decide.bootstrap import Interval
+    from credibly.evaluate.study import Rows
+
+COLORS = (style.SOFTMAX, style.PROFILE, style.THIRD, "#8e5aa8", "#c0504d", "#5b6770", "#b8963e")
+SHOWN = 8
+
+
+def curves(view: StudyView) -> Figure:
+    """Error among the answered over coverage, for the ordinary set and up to three others."""
+    names = [name for name in panels_of(view) if name in view.result.rows]
+    columns = min(2, len(names))
+    rows = math.ceil(len(names) / columns)
+    figure, axes = style.panels(columns, rows=rows, width=4.6 * columns + 0.6, height=3.3 * rows)
+    for panel, name in zip(axes, names, strict=False):
+        _curves_of(panel, view, view.result.rows[name])
+        kind = view.result.sets[name].kind
+        style.tidy(panel, title=f"{name} ({kind})", x="answered (%)", y="wrong among them (%)")
+        panel.set_xlim(0, 100)
+        panel.set_ylim(bottom=0)
+    for panel in axes[len(names) :]:
+        panel.set_visible(False)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False,
+        labelcolor=style.INK,
+    )  # fmt: skip
+    return figure
+
+
+def panels_of(view: StudyView) -> list[str]:
+    """The ordinary set, then the labelled sets whose accuracies are spread most evenly."""
+    others = {
+        name: part.accuracy["model"]
+        for name, part in view.result.sets.items()
+        if part.kind != "ordinary" and 0 < part.accuracy.get("model", 0.0) < 1
+    }
+    chosen = []
+    for wanted in (0.85, 0.65, 0.4):
+        left = {name: abs(value - wanted) for name, value in others.items() if name not in chosen}
+        if left:
+            chosen.append(min(left, key=lambda name: left[name]))
+    return [view.result.ordinary, *chosen]
+
+
+def _curves_of(panel: Axes, view: StudyView, rows: Rows) -> None:
+    for name, color in zip(view.curves, COLORS, strict=False):
+        if name in rows.scores:
+            _curve(panel, rows.scores[name], rows.correct, name, color, "-")
+    if "ratio" in rows.scores:
+        words = "most credible class, by ratio"
+        _curve(panel, rows.scores["ratio"], rows.credible_correct, words, style.QUIET, "--")
+
+
+def _curve(panel: Axes, score: Tensor, correct: Tensor, name: str, color: str, dashes: str) -> None:
+    good = ~score.isnan()
+    if not bool(good.any()):
+        return
+    curve = risk_coverage(score[good], correct[good])
+    shown = (curve.coverage >= 0.02).nonzero().squeeze(1)
+    some = shown[torch.linspace(0, len(shown) - 1, min(400, len(shown))).long()]
+    panel.plot(
+        (100 * curve.coverage[some]).tolist(), (100 * curve.selective_risk[some]).tolist(),
+        color=color, linewidth=1.6, linestyle=dashes, label=name,
+    )  # fmt: skip
+
+
+def differences(view: StudyView) -> Figure:
+    """AURC of every score less that of the reference on the ordinary set, with intervals."""
+    names = [name for name in view.ranked if name != view.result.reference]
+    figure, axes = style.panels(1, width=8.6, height=0.24 * len(names) + 1.1)
+    panel = axes[0]
+    failures = view.ordinary.failures
+    for place, name in enumerate(names):
+        gap = failures[name].differences["aurc"]
+        _whisker(panel, gap, place, _color(view, name), scale=100.0)
+    style.tidy(
+        panel,
+        title=f"difference to {view.result.reference}: left of the line is better",
+        x="difference of AURC, in percentage points (95 % intervals)",
+    )
+    panel.axvline(0, color=style.INK, linewidth=0.9)
+    panel.set_yticks(range(len(names)), names)
+    panel.set_ylim(len(names) - 0.4, -0.6)
+    _zoom(panel, [100 * failures[name].differences["aurc"].value for name in names])
+    _key(panel)
+    return figure
+
+
+def _zoom(panel: Axes, values: list[float]) -> None:
+    """Far outliers leave the others a dot: cut the axis, and say so."""
+    known = sorted(value for value in values if not math.isnan(value))
+    if len(known) < 4:
+        return
+    middle = known[(3 * len(known)) // 4]
+    limit = max(4 * abs(middle), 4 * abs(known[0]))
+    if limit > 0 and known[-1] > limit:
+        left = min(panel.get_xlim()[0], 1.3 * min(known[0], 0.0), -0.05 * limit)
+        panel.set_xlim(max(left, -limit), limit)
+        beyond = sum(value > limit for value in known)
+        note = f"{beyond} beyond the right edge; see the table"
+        panel.text(0.99, 0.01, note, transform=panel.transAxes, ha="right", va="bottom",
+                   fontsize=8, color=style.QUIET)  # fmt: skip
+
+
+def detection(view: StudyView) -> Figure:
+    """AUROC against the ordinary set for a handful of scores, a panel a set."""
+    names = shown_sets(view)
+    picks = view.detectors
+    columns = min(4, len(names))
+    rows = math.ceil(len(names) / columns)
+    height = rows * (0.25 * len(picks) + 0.75)
+    figure, axes = style.panels(columns, rows=rows, width=2.1 * columns + 2.2, height=height)
+    for number, (panel, name) in enumerate(zip(axes, names, strict=False)):
+        for place, pick in enumerate(picks):
+            value = auroc_of(view.result.sets[name], pick)
+            panel.barh(place, value.value, 0.68, color=_color(view, pick[0]), alpha=0.75)
+            _whisker(panel, value, place, style.INK, dot=False)
+        style.tidy(panel, title=_short(name))
+        panel.axvline(0.5, color=style.INK, linewidth=0.8, linestyle=":")
+        panel.set_xlim(0, 1.02)
+        panel.set_xticks([0, 0.5, 1])
+        panel.set_ylim(len(picks) - 0.5, -0.5)
+        first = number % columns == 0
+        panel.set_yticks(range(len(picks)), [label(p) for p in picks] if first else [])
+        panel.title.set_fontsize(9)
+    for panel in axes[len(names) :]:
+        panel.set_visible(False)
+    return figure
+
+
+def shown_sets(view: StudyView) -> list[str]:
+    """At most eight sets to be flagged, outliers first."""
+    outliers, attacked = list(view.of_kind("outliers")), list(view.of_kind("attacked"))
+    few = outliers[: max(SHOWN // 2, SHOWN - len(attacked))]
+    return few + attacked[: SHOWN - len(few)]
+
+
+def _whisker(
+    panel: Axes, interval: Interval, place: int, color: str, *, scale: float = 1.0, dot: bool = True
+) -> None:
+    ends = [scale * interval.low, scale * interval.high]
+    panel.plot(ends, [place, place], color=color, linewidth=1.6, solid_capstyle="butt")
+    if dot:
+        panel.plot([scale * interval.value], [place], "o", color=color, markersize=4)
+
+
+def _color(view: StudyView, name: str) -> str:
+    return style.PROFILE if view.from_profile(name) else style.SOFTMAX
+
+
+def _key(panel: Axes) -> None:
+    for color, words in ((style.PROFILE, "from the profile"), (style.SOFTMAX, "without a solve")):
+        panel.plot([], [], "o-", color=color, markersize=4, label=words)
+    panel.legend(fontsize=8, frameon=False, labelcolor=style.INK, loc="upper right")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 24 else name[:22] + "…"

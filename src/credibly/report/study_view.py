@@ -1,0 +1,199 @@
+"""Which scores and sets a page about a study shows, and the sentences it opens with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from credibly.decide.bootstrap import Interval
+from credibly.evaluate.study_result import DetectionResult, SetResult, StudyResult
+
+WITHOUT_SOLVE = ("max_softmax", "softmax_ratio")  # among the scores, but they only read the outputs
+Pick = tuple[str, bool]
+"""A score, and whether it is taken two-sided."""
+
+
+@dataclass(frozen=True)
+class StudyView:
+    """A result, seen by a reader."""
+
+    result: StudyResult
+
+    @property
+    def ordinary(self) -> SetResult:
+        """The ordinary set."""
+        return self.result.sets[self.result.ordinary]
+
+    def of_kind(self, *kinds: str) -> dict[str, SetResult]:
+        """Sets of these kinds, by name."""
+        return {name: found for name, found in self.result.sets.items() if found.kind in kinds}
+
+    def from_profile(self, name: str) -> bool:
+        """Whether a score comes from solved profiles."""
+        rivals = self.result.settings.get("baselines", {})
+        return name not in WITHOUT_SOLVE and name not in rivals and not name.endswith("(rival)")
+
+    @cached_property
+    def ranked(self) -> list[str]:
+        """Scores from the lowest AURC on the ordinary set to the highest."""
+        failures = self.ordinary.failures
+        return sorted(failures, key=lambda name: failures[name].metrics["aurc"])
+
+    @cached_property
+    def best_of_profile(self) -> str | None:
+        """The score of a profile with the lowest AURC on the ordinary set."""
+        return next((name for name in self.ranked if self.from_profile(name)), None)
+
+    @cached_property
+    def curves(self) -> list[str]:
+        """A handful of scores for curves: the reference, the best two, the best of the profile."""
+        wanted = [self.result.reference, *self.ranked[:1], self.best_of_profile, "ratio"]
+        known = [name for name in wanted if name in self.ordinary.failures]
+        return list(dict.fromkeys(name for name in known if name is not None))
+
+    @cached_property
+    def detectors(self) -> list[Pick]:
+        """A handful of scores for detection, good in the mean over all sets, and the reference."""
+        sets = list(self.of_kind("attacked", "outliers").values())
+        if not sets:
+            return []
+        order = sorted(
+            ((name, far) for name in sets[0].detection for far in (False, True)),
+            key=lambda pick: -_mean(auroc_of(part, pick).value for part in sets),
+        )
+        groups = [
+            [pick for pick in order if self.from_profile(pick[0]) is own and pick[1] is far]
+            for own, far in ((False, False), (True, False), (True, True))
+        ]
+        chosen = [(self.result.reference, False), *(pick for group in groups for pick in group[:2])]
+        return list(dict.fromkeys(chosen))
+
+    def sentences(self) -> list[str]:
+        """The findings in plain words, also where they speak against the profile."""
+        found = [self._about_accuracy(), *self._about_failures(), self._about_most_credible()]
+        found.append(self._about_shifts())
+        for kind, words in (("outliers", "inputs of no class"), ("attacked", "attacked inputs")):
+            found.append(self._about_detection(kind, words))
+        return [sentence for sentence in found if sentence]
+
+    def _about_accuracy(self) -> str:
+        part = self.ordinary
+        left = f" ({part.left_out} more have no profile and are left out)" if part.left_out else ""
+        return (
+            f"The model is right on {part.accuracy['model']:.1%} of {part.samples} ordinary "
+            f"inputs{left}. A score is judged by how well it puts the wrong answers last: the "
+            "numbers below are error rates among the answered inputs, averaged over all shares "
+            "that one may choose to answer (AURC), so lower is better."
+        )
+
+    def _about_failures(self) -> list[str]:
+        if self.ordinary.accuracy["model"] == 1:
+            return ["The model makes no mistake here, so there are no failures to rank."]
+        best, reference = self.ranked[0], self.result.reference
+        others = len(self.ranked) - 1
+        first = (
+            f"No score ranks the failures better than {reference}."
+            if best == reference
+            else f"Best of {others + 1} scores is {best}: {self._compared(best)}. (It was picked "
+            "on the very samples that judge it, which flatters it a little.)"
+        )
+        own = self.best_of_profile
+        if own is None or own == best:
+            return [first]
+        return [first, f"Best of the scores from the profile is {own}: {self._compared(own)}."]
+
+    def _compared(self, name: str) -> str:
+        part, reference = self.ordinary.failures, self.result.reference
+        difference = part[name].differences["aurc"]
+        own, base = (100 * part[n].metrics["aurc"] for n in (name, reference))
+        return (
+            f"{own:.2f} % against {base:.2f} % of {reference}, {_points(difference)}, "
+            f"which is {_verdict(difference, low_is_good=True)}"
+        )
+
+    def _about_most_credible(self) -> str:
+        part = self.ordinary
+        if part.most_credible is None or "most credible" not in part.accuracy:
+            return ""
+        own, base = part.accuracy["most credible"], part.accuracy["model"]
+        difference = part.most_credible.differences["aurc"]
+        return (
+            f"Answering with the most credible class instead of the model's is right on {own:.1%} "
+            f"of the ordinary inputs ({100 * (own - base):+.1f} points); ranked by the ratio, its "
+            f"error averaged over coverages differs from the model's with {self.result.reference} "
+            f"by {_points(difference)}, which is {_verdict(difference, low_is_good=True)}."
+        )
+
+    def _about_shifts(self) -> str:
+        shifted = [p for p in self.of_kind("shifted").values() if p.failures]
+        own = self.best_of_profile
+        if not shifted or own is None:
+            return ""
+        gaps = [part.failures[own].differences["aurc"] for part in shifted if own in part.failures]
+        better, worse = sum(g.high < 0 for g in gaps), sum(g.low > 0 for g in gaps)
+        return (
+            f"On {len(gaps)} shifted sets, {own} ranks the failures clearly better than "
+            f"{self.result.reference} on {better}, clearly worse on {worse}, and neither on "
+            f"{len(gaps) - better - worse}."
+        )
+
+    def _about_detection(self, kind: str, words: str) -> str:
+        sets = self.of_kind(kind)
+        if not sets:
+            return ""
+        picks = [(name, far) for name in next(iter(sets.values())).detection for far in (0, 1)]
+        known = [(name, bool(far)) for name, far in picks]
+        best = max(known, key=lambda pick: _mean(auroc_of(p, pick).value for p in sets.values()))
+        base = (self.result.reference, False)
+        own, other = (
+            _mean(auroc_of(p, pick).value for p in sets.values()) for pick in (best, base)
+        )
+        gaps = [_difference(part, best) for part in sets.values()]
+        better, worse = sum(g.low > 0 for g in gaps), sum(g.high < 0 for g in gaps)
+        count = "one set" if len(sets) == 1 else f"{len(sets)} sets"
+        if best == base:
+            return (
+                f"To flag {words} ({count}), nothing is better in the mean than "
+                f"{self.result.reference}: AUROC {other:.3f} (0.5 is a coin)."
+            )
+        return (
+            f"To flag {words} ({count}), {label(best)} is best in the mean: AUROC {own:.3f} against "
+            f"{other:.3f} of {self.result.reference} (0.5 is a coin). It is clearly better on "
+            f"{better} and clearly worse on {worse} of {len(sets)}."
+        )
+
+
+def label(pick: Pick) -> str:
+    """A score in words."""
+    return f"{pick[0]}, two-sided" if pick[1] else pick[0]
+
+
+def auroc_of(part: SetResult, pick: Pick) -> Interval:
+    """AUROC of a pick on a set; NaN where the score is missing."""
+    found: DetectionResult | None = part.detection.get(pick[0])
+    if found is None:
+        return Interval(math.nan, math.nan, math.nan)
+    return (found.two_sided if pick[1] else found.metrics)["auroc"]
+
+
+def _difference(part: SetResult, pick: Pick) -> Interval:
+    found = part.detection[pick[0]]
+    return found.two_sided_difference if pick[1] else found.difference
+
+
+def _mean(values: Iterable[float]) -> float:
+    numbers = [value for value in values if not math.isnan(value)]
+    return sum(numbers) / len(numbers) if numbers else -math.inf
+
+
+def _points(difference: Interval) -> str:
+    low, high = 100 * difference.low, 100 * difference.high
+    return f"{100 * difference.value:+.2f} points [{low:+.2f}, {high:+.2f}]"
+
+
+def _verdict(difference: Interval, *, low_is_good: bool) -> str:
+    if math.isnan(difference.low) or difference.contains(0):
+        return "no clear difference"
+    return "clearly better" if (difference.high < 0) is low_is_good else "clearly worse"
