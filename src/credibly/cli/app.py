@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from credibly.cli.demo import demo
 from credibly.cli.env import env
+from credibly.cli.evaluate import evaluate
 from credibly.cli.inspect import inspect
 from credibly.cli.sample import sample
 from credibly.cli.score import score
@@ -41,6 +42,7 @@ app.command()(demo)
 app.command()(sample)
 app.command()(inspect)
 app.command()(score)
+app.command()(evaluate)
 app.command()(env)
 
 

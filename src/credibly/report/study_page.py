@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from credibly.report import style, study_figures
+from credibly.report import study_figures, style
 from credibly.report.study_view import StudyView, auroc_of
 
 if TYPE_CHECKING:

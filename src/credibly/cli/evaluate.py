@@ -1,0 +1,117 @@
+"""`credibly evaluate`: how well scores rank the failures of a model and flag strange inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from credibly.cli import options as o
+
+if TYPE_CHECKING:
+    from credibly.cli.evaluation import Evaluation
+    from credibly.evaluate.study_result import StudyResult
+
+
+def evaluate(
+    model: o.Model,
+    data: Annotated[Path, typer.Argument(help="File or folder of ordinary inputs.")],
+    *,
+    labels: Annotated[
+        str,
+        typer.Option(help="True classes: a file, FILE:KEY, or an array or column of DATA."),
+    ] = "labels",
+    out: Annotated[Path, typer.Option(help="Folder for the page, the numbers and the rows.")],
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NORM:EPS", help="Also attacked inputs, e.g. linf:0.01. Repeatable."),
+    ] = None,
+    corruptions: Annotated[
+        bool, typer.Option("--corruptions", help="Also damaged images; pixels in [0, 1].")
+    ] = False,
+    outliers: Annotated[
+        list[Path] | None, typer.Option(help="Also a file of inputs of no class. Repeatable.")
+    ] = None,
+    gamma: o.Gamma = "auto",
+    bounds: o.BoundsPair = None,
+    chunk_size: Annotated[int, typer.Option(min=1, help="Rows solved at a time.")] = 128,
+    resamples: Annotated[int, typer.Option(min=1, help="Of the bootstrap.")] = 1000,
+    weights: o.Weights = None,
+    outputs: o.Outputs = None,
+    loss: o.Loss = None,
+    classes: o.Classes = None,
+    preprocess: o.Preprocess = None,
+    dtype: o.Dtype = None,
+    device: o.Device = None,
+    trust: o.Trust = None,
+    unsafe_pickle: o.UnsafePickle = False,
+    key: o.Key = None,
+    columns: o.Columns = None,
+    drop: o.Drop = None,
+    scale: o.Scale = None,
+    size: o.Size = None,
+    mode: o.Mode = None,
+    limit: o.Limit = None,
+) -> None:
+    """Compare scores of trust on a model; started again, it goes on where it was."""
+    from credibly.cli.evaluation import Evaluation, read_inputs
+    from credibly.data.labels import label_place
+    from credibly.report.extras import require_report_extra
+
+    require_report_extra()
+    place = label_place(labels, data)
+    dropped = [*(drop or []), *([place[1]] if place[0] == data and place[1] else [])]
+    tabular = data.suffix.lower() in (".csv", ".tsv", ".parquet")
+    how: dict[str, Any] = {
+        "columns": columns, "drop": dropped if tabular else drop, "size": size, "key": key,
+        "scale": scale, "mode": mode, "limit": limit,
+    }  # fmt: skip
+    console = Console(highlight=False)
+    with o.plain_warnings():
+        ordinary = read_inputs(data, **how)
+        foreign = [read_inputs(path, **{**how, "drop": drop}) for path in outliers or ()]
+        loaded = o.load_model(
+            model, trust=trust, unsafe=unsafe_pickle, classes=classes, dtype=dtype,
+            weights=weights, outputs=outputs, loss=loss, preprocess=preprocess, device=device,
+        )  # fmt: skip
+        work = Evaluation.of(
+            loaded, ordinary, place, attacks=attack or (), corruptions=corruptions,
+            outliers=foreign, gamma=o.as_gamma(gamma), bounds=bounds, chunk_size=chunk_size,
+            limited=limit is not None,
+        )  # fmt: skip
+        result = _run(work, out, resamples, console)
+    _print(console, result, out)
+
+
+def _run(work: Evaluation, out: Path, resamples: int, console: Console) -> StudyResult:
+    try:
+        with _bar(len(work.sets)) as tick:
+            return work.run(out, resamples=resamples, progress=tick)
+    except KeyboardInterrupt:
+        console.print("\nstopped; the same command goes on where it was", markup=False)
+        raise typer.Exit(130) from None
+
+
+def _print(console: Console, result: StudyResult, out: Path) -> None:
+    from credibly.report.study_view import StudyView
+
+    for sentence in StudyView(result).sentences():
+        console.print(f"- {sentence}", markup=False)
+    for name in ("index.html", "result.json", "scores.parquet"):
+        console.print(str(out / name), markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _bar(sets: int) -> Iterator[Callable[[float], None]]:
+    """A bar on the error stream, a step a set."""
+    columns = (
+        TextColumn("sets of inputs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("sets", total=sets)
+        yield lambda share: bar.update(task, completed=round(share * sets))

@@ -1,0 +1,226 @@
+"""The work behind `credibly evaluate`: sets from options, the study, its files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from credibly.batch.lock import locked
+from credibly.batch.shards import require_table_extra, writing
+from credibly.cli import options as o
+from credibly.data.labels import read_labels
+from credibly.errors import FileFormatError, InvalidArgumentError, OutputError
+from credibly.evaluate.attacks.ball import Norm
+from credibly.evaluate.attacks.pgd import PGD
+from credibly.evaluate.baselines import LogitBaseline, all_baselines
+from credibly.evaluate.corruptions import KINDS, Corruption
+from credibly.evaluate.study import InputSet, Study
+from credibly.evaluate.study_result import StudyResult
+from credibly.evaluate.summary import summarise
+from credibly.model.checks import check_model
+from credibly.model.classifier import Classifier
+from credibly.model.files import LoadedClassifier
+from credibly.model.fingerprint import digest_of_parts
+from credibly.model.inputs import enter
+from credibly.profile.arguments import check_bounds
+from credibly.types import Bounds
+
+SEVERITIES = (1, 3, 5)
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Inputs that were read, and where they came from."""
+
+    name: str
+    x: Tensor
+    facts: Mapping[str, Any]
+
+
+def read_inputs(path: Path, **how: Any) -> Inputs:
+    """All rows of a file that the options describe, in memory."""
+    source = o.open_data(path, id_column=None, **how)
+    _, x = source.read(0, len(source))
+    facts = {**source.describe(), "fingerprint": source.fingerprint()}
+    return Inputs(path.stem if path.is_file() else path.name, x, facts)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """A study and its sets, checked before any work."""
+
+    study: Study
+    sets: Mapping[str, InputSet]
+    facts: Mapping[str, Any]
+
+    @staticmethod
+    def of(
+        loaded: LoadedClassifier,
+        ordinary: Inputs,
+        labels: tuple[Path, str | None],
+        *,
+        attacks: Sequence[str],
+        corruptions: bool,
+        outliers: Sequence[Inputs],
+        gamma: float | Literal["auto"],
+        bounds: Bounds | None,
+        chunk_size: int,
+        limited: bool,
+    ) -> Evaluation:
+        """Everything that the command asks for; what cannot work is refused here."""
+        clf, x = loaded.classifier, ordinary.x
+        y = _labels(clf, ordinary, labels, limited=limited)
+        check_bounds(bounds, x)
+        sets = {"ordinary": InputSet(x, y, "ordinary")}
+        for text in attacks:
+            attack = parsed_attack(text, bounds)
+            name = f"PGD {attack.norm} {attack.eps:g}"
+            sets[name] = InputSet(partial(attack, clf, x, y), y, "attacked")
+        for inputs in outliers:
+            _check_shape(inputs, ordinary)
+            check_bounds(bounds, inputs.x)
+            sets[_unused(inputs.name, sets)] = InputSet(inputs.x, None, "outliers")
+        for name, make in _damages(x).items() if corruptions else ():
+            sets[name] = InputSet(make, y, "shifted")
+        study = Study(
+            clf=clf, gamma=gamma, bounds=bounds, baselines=rivals(), chunk_size=chunk_size
+        )
+        facts = {
+            "data": dict(ordinary.facts),
+            "labels": digest_of_parts([("labels", str(y.tolist()))]),
+            "model file": loaded.description,
+            "fingerprint": loaded.fingerprint,
+            "outliers": {inputs.name: dict(inputs.facts) for inputs in outliers},
+        }
+        return Evaluation(study, sets, facts)
+
+    def run(self, out: Path, *, resamples: int, progress: Callable[[float], None]) -> StudyResult:
+        """Compute what is missing, and write the numbers, the rows and the page."""
+        from credibly.report.study_page import study_page
+
+        require_table_extra()
+        with writing(out):
+            out.mkdir(parents=True, exist_ok=True)
+        with locked(out / "lock", out), writing(out):
+            facts = self._agreed(out / "evaluation.json")
+            rows = self.study.run(self.sets, out, progress=progress)
+            settings = {**facts, **json.loads((out / "study.json").read_text("utf-8"))}
+            result = summarise(rows, resamples=resamples, settings=settings)
+            result.save(out)
+            page = study_page(result)
+            (out / "index.html").write_text(page, encoding="utf-8")
+        return result
+
+    def _agreed(self, path: Path) -> dict[str, Any]:
+        """Refuse a folder of other data: the study itself knows only the model."""
+        own: dict[str, Any] = json.loads(json.dumps(self.facts))
+        before: dict[str, Any] = {}
+        if path.exists():
+            try:
+                before = dict(json.loads(path.read_text("utf-8")))
+            except ValueError as error:
+                raise FileFormatError(f"{path}: not readable as JSON ({error}).") from error
+        _refuse_other(before, own, path.parent, but="outliers")
+        _refuse_other(before.get("outliers", {}), own["outliers"], path.parent)
+        known = {**own, "outliers": {**before.get("outliers", {}), **own["outliers"]}}
+        half = path.with_suffix(".half")
+        half.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        half.replace(path)
+        return own
+
+
+def _refuse_other(
+    before: Mapping[str, Any], own: Mapping[str, Any], out: Path, but: str = ""
+) -> None:
+    other = [name for name in own if name != but and name in before and before[name] != own[name]]
+    if other:
+        raise OutputError(
+            f"{out} holds an evaluation of other {', '.join(other)}",
+            remedy="Choose another folder, or remove this one.",
+        )
+
+
+def rivals() -> dict[str, Any]:
+    """Rivals that need only the outputs of the model, and so cost next to nothing."""
+    every = all_baselines(gamma=1.0)  # none of those that are kept has a use for gamma
+    return {f"{name} (rival)": r for name, r in every.items() if isinstance(r, LogitBaseline)}
+
+
+def parsed_attack(text: str, bounds: Bounds | None) -> PGD:
+    """An attack from words such as linf:0.01."""
+    norm, _, radius = text.replace("=", ":").replace(" ", ":").partition(":")
+    try:
+        eps = float(radius)
+    except ValueError:
+        eps = float("nan")
+    if norm not in get_args(Norm) or not 0 < eps < float("inf"):
+        raise InvalidArgumentError(
+            "attack",
+            expected="NORM:EPS with a norm of linf or l2 and a radius above 0",
+            came=repr(text),
+            remedy="For example linf:0.01, in the units of the inputs.",
+        )
+    chosen: Any = norm
+    return PGD(eps=eps, norm=chosen, bounds=bounds)
+
+
+def _labels(
+    clf: Classifier, ordinary: Inputs, place: tuple[Path, str | None], *, limited: bool
+) -> Tensor:
+    bound, few = enter(clf, ordinary.x[:2])
+    check_model(bound, few)
+    with torch.no_grad():
+        count = bound.losses(few).shape[1]
+    labels = read_labels(*place, classes=clf.classes or count)
+    rows = len(ordinary.x)
+    if len(labels) < rows or (len(labels) > rows and not limited):
+        raise InvalidArgumentError(
+            "labels",
+            expected=f"{rows}, one for each row of the data",
+            came=f"{len(labels)} in {place[0].name}",
+            remedy="They go with the rows in order; --limit takes the first of both.",
+        )
+    return labels[:rows]
+
+
+def _check_shape(inputs: Inputs, ordinary: Inputs) -> None:
+    if inputs.x.shape[1:] != ordinary.x.shape[1:]:
+        raise InvalidArgumentError(
+            "outliers",
+            expected=f"inputs of shape {tuple(ordinary.x.shape[1:])}",
+            came=f"{tuple(inputs.x.shape[1:])} in {inputs.facts['name']}",
+            remedy="Bring them to the shape of the data first; images are resized by --size.",
+        )
+
+
+def _unused(name: str, sets: Mapping[str, InputSet]) -> str:
+    if f"outliers {name}" in sets:
+        raise InvalidArgumentError(
+            "outliers",
+            expected="files of different names",
+            came=f"{name!r} twice",
+            remedy="Rename one.",
+        )
+    return f"outliers {name}"
+
+
+def _damages(x: Tensor) -> dict[str, Callable[[], Tensor]]:
+    if x.dim() != 4 or bool(((x < 0) | (x > 1)).any()):
+        raise InvalidArgumentError(
+            "corruptions",
+            expected="images (channels, height, width) with pixels in [0, 1]",
+            came=f"shape {tuple(x.shape[1:])}, values {float(x.min()):.3g} to {float(x.max()):.3g}",
+            remedy="Leave out --corruptions, or let --scale and --preprocess do the rest.",
+        )
+    return {
+        f"{kind} {severity}": partial(Corruption(kind, severity), x)
+        for severity in SEVERITIES
+        for kind in KINDS
+    }

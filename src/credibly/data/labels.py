@@ -1,0 +1,143 @@
+"""True classes from a file: an array, an array of an archive, or a column of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from credibly.data.sources import ARRAYS, TABLES
+from credibly.errors import FileFormatError, InvalidArgumentError, MissingExtraError
+
+_USUAL = ("labels", "label", "y", "target", "class")
+
+
+def label_place(spec: str, data: Path) -> tuple[Path, str | None]:
+    """The file and the key that words mean: FILE, FILE:KEY, or a KEY of the data themselves."""
+    if Path(spec).is_file():
+        return Path(spec), None
+    file, colon, key = spec.rpartition(":")
+    if colon and Path(file).is_file():
+        return Path(file), key
+    if not colon and data.is_file() and data.suffix.lower() in (*ARRAYS[1:], *TABLES):
+        return data, spec
+    raise InvalidArgumentError(
+        "labels",
+        expected="a file, FILE:KEY, or an array or column of the data",
+        came=repr(spec),
+        remedy="For example labels.npy, arrays.npz:labels, table.csv:label.",
+    )
+
+
+def read_labels(path: Path, key: str | None, *, classes: Sequence[str] | int) -> Tensor:
+    """Numbers of classes (n,).
+
+    Args:
+        path: `.npy`, `.npz`, `.safetensors`, `.csv`, `.tsv` or `.parquet`.
+        key: the array or column; where there is only one, or one of a usual name, it needs none.
+        classes: names of the classes, in whose order they are numbered, or how many there are.
+    """
+    values = _values(path, key)
+    if values.ndim != 1 or len(values) == 0:
+        raise FileFormatError(
+            f"{path}: labels have shape {values.shape}; one number or name a row is needed."
+        )
+    numbers = _as_numbers(values, classes, path)
+    count = classes if isinstance(classes, int) else len(classes)
+    wrong = numbers[(numbers < 0) | (numbers >= count)]
+    if len(wrong):
+        raise InvalidArgumentError(
+            "labels",
+            expected=f"classes from 0 to {count - 1}",
+            came=f"{int(wrong[0])} in {path.name}",
+            remedy="Classes are counted from 0, in the order of the model's outputs.",
+        )
+    return torch.from_numpy(numbers)
+
+
+def _as_numbers(values: NDArray[Any], classes: Sequence[str] | int, path: Path) -> NDArray[Any]:
+    if values.dtype.kind in "iub":
+        return values.astype(np.int64)
+    if values.dtype.kind == "f":
+        if bool((np.isfinite(values) & (values == np.floor(values))).all()):
+            return values.astype(np.int64)
+        raise FileFormatError(f"{path}: labels are missing, or no whole numbers.")
+    words = [str(value).strip() for value in values.tolist()]
+    names = {} if isinstance(classes, int) else {name: k for k, name in enumerate(classes)}
+    unknown = sorted({word for word in words if word not in names})
+    if not unknown:
+        return np.array([names[word] for word in words], dtype=np.int64)
+    if all(word.isdecimal() for word in words):
+        return np.array([int(word) for word in words], dtype=np.int64)
+    raise InvalidArgumentError(
+        "labels",
+        expected=f"names of classes: {', '.join(names) or 'the model has none'}",
+        came=f"{', '.join(map(repr, unknown[:4]))} in {path.name}",
+        remedy="Name the classes (--classes), or write numbers from 0.",
+    )
+
+
+def _values(path: Path, key: str | None) -> NDArray[Any]:
+    suffix = path.suffix.lower()
+    try:
+        if suffix == ".npy":
+            if key is not None:
+                raise FileFormatError(f"{path}: holds one array; there is no {key!r} in it.")
+            return np.asarray(np.load(path, allow_pickle=False))
+        if suffix == ".npz":
+            with np.load(path, allow_pickle=False) as arrays:
+                return np.asarray(arrays[_chosen(path, key, list(arrays.keys()))])
+        if suffix == ".safetensors":
+            from safetensors import safe_open
+
+            with safe_open(path, "np") as file:
+                return np.asarray(file.get_tensor(_chosen(path, key, list(file.keys()))))
+    except (ValueError, OSError, EOFError) as error:
+        if isinstance(error, FileFormatError | InvalidArgumentError):
+            raise
+        raise FileFormatError(f"{path}: not a readable file of labels ({error}).") from error
+    if suffix in TABLES:
+        return _column(path, key)
+    raise FileFormatError(
+        f"{path}: unknown format of labels; credibly reads {', '.join((*ARRAYS, *TABLES))}."
+    )
+
+
+def _column(path: Path, key: str | None) -> NDArray[Any]:
+    try:
+        import pyarrow as pa
+        from pyarrow import csv, parquet
+    except ImportError as error:
+        raise MissingExtraError(
+            package="pyarrow", extra="table", purpose="A table of labels"
+        ) from error
+    try:
+        if path.suffix.lower() == ".parquet":
+            table = parquet.read_table(path)
+        else:
+            comma = "\t" if path.suffix.lower() == ".tsv" else ","
+            table = csv.read_csv(path, parse_options=csv.ParseOptions(delimiter=comma))
+    except (pa.ArrowException, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise FileFormatError(f"{path}: not a readable table ({reason}).") from error
+    column = table.column(_chosen(path, key, table.column_names))
+    if column.null_count:
+        raise FileFormatError(f"{path}: {column.null_count} labels are missing.")
+    return np.asarray(column.to_pylist())
+
+
+def _chosen(path: Path, key: str | None, names: list[str]) -> str:
+    usual = names if len(names) == 1 else [name for name in _USUAL if name in names]
+    if key in names or (key is None and usual):
+        return key or usual[0]
+    raise InvalidArgumentError(
+        "labels",
+        expected=f"one of {', '.join(names)} in {path.name}",
+        came="none" if key is None else repr(key),
+        remedy=f"Write {path.name}:NAME.",
+    )
