@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from credibly.evaluate.attacks.transfer import TransferAPGD
     from credibly.evaluate.corruptions import Corruption
     from credibly.evaluate.minimum_norm import minimum_norm_attacks
+    from credibly.evaluate.study import InputSet, Rows, Study, read_study
+    from credibly.evaluate.study_result import StudyResult
+    from credibly.evaluate.summary import summarise
     from credibly.model.bound import Bound, bind
     from credibly.model.classifier import Classifier
     from credibly.model.files import LoadedClassifier, load_classifier
@@ -77,22 +80,13 @@ if TYPE_CHECKING:
     from credibly.problem.fit_risk import FitRiskProblem
     from credibly.problem.weights import auto_gamma, prior_weights
     from credibly.profile.certificate import Certificate, certify
-    from credibly.profile.constrained import (
-        ConstrainedSolution,
-        Feasibility,
-        solve_constrained,
-    )
+    from credibly.profile.constrained import ConstrainedSolution, Feasibility, solve_constrained
     from credibly.profile.credibility import credibility
     from credibly.profile.implicit import attached_credibility
     from credibly.profile.path import CredibilityPath, credibility_path
     from credibly.profile.profile import Profile
     from credibly.profile.tokens import token_movement
-    from credibly.profile.tradeoff import (
-        Assumption2,
-        TradeOff,
-        try_assumption_2,
-        try_tradeoff,
-    )
+    from credibly.profile.tradeoff import Assumption2, TradeOff, try_assumption_2, try_tradeoff
     from credibly.solve.arrow_hurwicz import ArrowHurwicz
     from credibly.solve.base import Solver
     from credibly.solve.constrained import (
@@ -139,6 +133,7 @@ _HOME = {
     "Hinge": "model.losses",
     "Hybrid": "solve.hybrid",
     "ImplicitGradient": "evaluate.attacks.adaptive",
+    "InputSet": "evaluate.study",
     "Interval": "decide.bootstrap",
     "InvalidArgumentError": "errors",
     "InverseMap": "evaluate.attacks.inverse",
@@ -154,6 +149,7 @@ _HOME = {
     "PGD": "evaluate.attacks.pgd",
     "Profile": "profile.profile",
     "RejectionAware": "evaluate.attacks.rejection",
+    "Rows": "evaluate.study",
     "ScoreReport": "batch.report",
     "SelectiveClassifier": "decide.selective",
     "Solver": "solve.base",
@@ -161,6 +157,8 @@ _HOME = {
     "Space": "model.space",
     "Square": "evaluate.attacks.square",
     "Status": "solve.status",
+    "Study": "evaluate.study",
+    "StudyResult": "evaluate.study_result",
     "Surrogate": "evaluate.attacks.adaptive",
     "System": "evaluate.attacks.system",
     "TradeOff": "profile.tradeoff",
@@ -200,11 +198,13 @@ _HOME = {
     "outlier_score": "decide.learned",
     "paired_difference": "decide.bootstrap",
     "prior_weights": "problem.weights",
+    "read_study": "evaluate.study",
     "risk_coverage": "decide.metrics",
     "sanity_list": "evaluate.attacks.table",
     "score": "batch.score",
     "solve_constrained": "profile.constrained",
     "tamper_score": "decide.learned",
+    "summarise": "evaluate.summary",
     "token_movement": "profile.tokens",
     "try_assumption_2": "profile.tradeoff",
     "try_attacks": "evaluate.attacks.table",
@@ -249,6 +249,7 @@ __all__ = [
     "Hinge",
     "Hybrid",
     "ImplicitGradient",
+    "InputSet",
     "Interval",
     "InvalidArgumentError",
     "InverseMap",
@@ -263,6 +264,7 @@ __all__ = [
     "OutputError",
     "Profile",
     "RejectionAware",
+    "Rows",
     "ScoreReport",
     "SelectiveClassifier",
     "Solver",
@@ -270,6 +272,8 @@ __all__ = [
     "Space",
     "Square",
     "Status",
+    "Study",
+    "StudyResult",
     "Surrogate",
     "System",
     "TradeOff",
@@ -309,11 +313,13 @@ __all__ = [
     "outlier_score",
     "paired_difference",
     "prior_weights",
+    "read_study",
     "risk_coverage",
     "sanity_list",
     "score",
     "solve_constrained",
     "tamper_score",
+    "summarise",
     "token_movement",
     "try_assumption_2",
     "try_attacks",

@@ -189,7 +189,7 @@ def test_the_pages_of_the_command_line_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "path", list(sys.path))
     text = (ROOT / "docs" / "command-line.md").read_text("utf-8")
     blocks = re.findall(r"```(sh|python)\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 6
     for language, code in blocks:
         if language == "python":
             exec(compile(code, "command-line.md", "exec"), {})  # noqa: S102  # our own page
@@ -199,4 +199,5 @@ def test_the_pages_of_the_command_line_run(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "ankle boot" in printed
     assert "8 rows in few.parquet, gamma 200" in printed
-    assert printed.strip().endswith("200.0")
+    assert "\n200.0\n" in printed
+    assert "evaluation/index.html" in printed

@@ -60,11 +60,12 @@ def evaluate(
 ) -> None:
     """Compare scores of trust on a model; started again, it goes on where it was."""
     from credibly.cli.evaluation import Evaluation, read_inputs
-    from credibly.data.labels import label_place
+    from credibly.data.labels import label_place, raw_labels
     from credibly.report.extras import require_report_extra
 
     require_report_extra()
     place = label_place(labels, data)
+    raw_labels(*place)  # what is wrong with them is said first
     dropped = [*(drop or []), *([place[1]] if place[0] == data and place[1] else [])]
     tabular = data.suffix.lower() in (".csv", ".tsv", ".parquet")
     how: dict[str, Any] = {

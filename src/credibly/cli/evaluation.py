@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -43,6 +43,10 @@ class Inputs:
     x: Tensor
     facts: Mapping[str, Any]
 
+    def fitted(self, clf: Classifier) -> Inputs:
+        """The same on the device and in the precision of the model."""
+        return replace(self, x=self.x.to(device=clf.device, dtype=clf.dtype))
+
 
 def read_inputs(path: Path, **how: Any) -> Inputs:
     """All rows of a file that the options describe, in memory."""
@@ -75,7 +79,9 @@ class Evaluation:
         limited: bool,
     ) -> Evaluation:
         """Everything that the command asks for; what cannot work is refused here."""
-        clf, x = loaded.classifier, ordinary.x
+        clf = loaded.classifier
+        ordinary, outliers = ordinary.fitted(clf), [inputs.fitted(clf) for inputs in outliers]
+        x = ordinary.x
         y = _labels(clf, ordinary, labels, limited=limited)
         check_bounds(bounds, x)
         sets = {"ordinary": InputSet(x, y, "ordinary")}

@@ -42,11 +42,7 @@ def read_labels(path: Path, key: str | None, *, classes: Sequence[str] | int) ->
         key: the array or column; where there is only one, or one of a usual name, it needs none.
         classes: names of the classes, in whose order they are numbered, or how many there are.
     """
-    values = _values(path, key)
-    if values.ndim != 1 or len(values) == 0:
-        raise FileFormatError(
-            f"{path}: labels have shape {values.shape}; one number or name a row is needed."
-        )
+    values = raw_labels(path, key)
     numbers = _as_numbers(values, classes, path)
     count = classes if isinstance(classes, int) else len(classes)
     wrong = numbers[(numbers < 0) | (numbers >= count)]
@@ -58,6 +54,16 @@ def read_labels(path: Path, key: str | None, *, classes: Sequence[str] | int) ->
             remedy="Classes are counted from 0, in the order of the model's outputs.",
         )
     return torch.from_numpy(numbers)
+
+
+def raw_labels(path: Path, key: str | None) -> NDArray[Any]:
+    """Numbers or names as they are in the file (n,)."""
+    values = _values(path, key)
+    if values.ndim != 1 or len(values) == 0:
+        raise FileFormatError(
+            f"{path}: labels have shape {values.shape}; one number or name a row is needed."
+        )
+    return values
 
 
 def _as_numbers(values: NDArray[Any], classes: Sequence[str] | int, path: Path) -> NDArray[Any]:

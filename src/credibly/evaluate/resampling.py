@@ -120,7 +120,7 @@ class Failures:
         both = len(failed) > 0 and len(right) > 0
         return Failures(
             order,
-            torch.searchsorted(values, values.unique(), right=True),
+            torch.searchsorted(values, torch.unique(values), right=True),
             wrong,
             torch.searchsorted(values, values[wrong]),
             torch.searchsorted(values, values[wrong], right=True),

@@ -14,12 +14,14 @@ from credibly.report.study_view import StudyView, auroc_of, label
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
     from torch import Tensor
 
     from credibly.decide.bootstrap import Interval
     from credibly.evaluate.study import Rows
 
-COLORS = (style.SOFTMAX, style.PROFILE, style.THIRD, "#8e5aa8", "#c0504d", "#5b6770", "#b8963e")
+OWN = (style.PROFILE, style.THIRD, "#8e5aa8")
+RIVALS = (style.SOFTMAX, "#b0413e", "#b8963e")
 SHOWN = 8
 
 
@@ -61,25 +63,27 @@ def panels_of(view: StudyView) -> list[str]:
 
 
 def _curves_of(panel: Axes, view: StudyView, rows: Rows) -> None:
-    for name, color in zip(view.curves, COLORS, strict=False):
-        if name in rows.scores:
-            _curve(panel, rows.scores[name], rows.correct, name, color, "-")
+    for own, colors in ((False, RIVALS), (True, OWN)):
+        names = [name for name in view.curves if view.from_profile(name) is own]
+        for name, color in zip(names, colors, strict=False):
+            if name in rows.scores:
+                line = _curve(panel, rows.scores[name], rows.correct)
+                line.set(color=color, label=name)
     if "ratio" in rows.scores:
-        words = "most credible class, by ratio"
-        _curve(panel, rows.scores["ratio"], rows.credible_correct, words, style.QUIET, "--")
+        line = _curve(panel, rows.scores["ratio"], rows.credible_correct)
+        line.set(color=style.QUIET, linestyle="--", label="most credible class, by ratio")
 
 
-def _curve(panel: Axes, score: Tensor, correct: Tensor, name: str, color: str, dashes: str) -> None:
+def _curve(panel: Axes, score: Tensor, correct: Tensor) -> Line2D:
     good = ~score.isnan()
-    if not bool(good.any()):
-        return
-    curve = risk_coverage(score[good], correct[good])
-    shown = (curve.coverage >= 0.02).nonzero().squeeze(1)
-    some = shown[torch.linspace(0, len(shown) - 1, min(400, len(shown))).long()]
-    panel.plot(
-        (100 * curve.coverage[some]).tolist(), (100 * curve.selective_risk[some]).tolist(),
-        color=color, linewidth=1.6, linestyle=dashes, label=name,
-    )  # fmt: skip
+    shares, risks = [], []
+    if bool(good.any()):
+        curve = risk_coverage(score[good], correct[good])
+        shown = (curve.coverage >= 0.02).nonzero().squeeze(1)
+        some = shown[torch.linspace(0, len(shown) - 1, min(400, len(shown))).long()]
+        shares = (100 * curve.coverage[some]).tolist()
+        risks = (100 * curve.selective_risk[some]).tolist()
+    return panel.plot(shares, risks, linewidth=1.6)[0]
 
 
 def differences(view: StudyView) -> Figure:
@@ -112,11 +116,12 @@ def _zoom(panel: Axes, values: list[float]) -> None:
     middle = known[(3 * len(known)) // 4]
     limit = max(4 * abs(middle), 4 * abs(known[0]))
     if limit > 0 and known[-1] > limit:
-        left = min(panel.get_xlim()[0], 1.3 * min(known[0], 0.0), -0.05 * limit)
-        panel.set_xlim(max(left, -limit), limit)
-        beyond = sum(value > limit for value in known)
-        note = f"{beyond} beyond the right edge; see the table"
-        panel.text(0.99, 0.01, note, transform=panel.transAxes, ha="right", va="bottom",
+        panel.set_xlim(min(2 * min(known[0], 0.0), -0.05 * limit), limit)
+        beyond = [place for place, value in enumerate(values) if value > limit]
+        edge = [0.985 * limit] * len(beyond)
+        panel.plot(edge, beyond, ">", color=style.QUIET, markersize=5)
+        note = f"{len(beyond)} beyond the right edge; see the table"
+        panel.text(0.96, 0.01, note, transform=panel.transAxes, ha="right", va="bottom",
                    fontsize=8, color=style.QUIET)  # fmt: skip
 
 

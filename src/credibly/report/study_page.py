@@ -79,7 +79,7 @@ def _failures(view: StudyView) -> dict[str, Any]:
     rows = [_failure_row(name, part.failures[name], view) for name in view.ranked]
     if part.most_credible is not None:
         rows.append(_failure_row("most credible class, by ratio", part.most_credible, view))
-    return {"shares": [f"{float(share):.0%}" for share in SHARES], "rows": rows}
+    return {"shares": [f"{100 * float(share):.0f} %" for share in SHARES], "rows": rows}
 
 
 def _failure_row(name: str, found: FailureResult, view: StudyView) -> dict[str, Any]:

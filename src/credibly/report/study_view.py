@@ -73,7 +73,8 @@ class StudyView:
     def sentences(self) -> list[str]:
         """The findings in plain words, also where they speak against the profile."""
         found = [self._about_accuracy(), *self._about_failures(), self._about_most_credible()]
-        found.append(self._about_shifts())
+        found += [self._about_others("shifted"), self._about_others("attacked")]
+        found.append(self._about_credible_under_attack())
         for kind, words in (("outliers", "inputs of no class"), ("attacked", "attacked inputs")):
             found.append(self._about_detection(kind, words))
         return [sentence for sentence in found if sentence]
@@ -82,8 +83,8 @@ class StudyView:
         part = self.ordinary
         left = f" ({part.left_out} more have no profile and are left out)" if part.left_out else ""
         return (
-            f"The model is right on {part.accuracy['model']:.1%} of {part.samples} ordinary "
-            f"inputs{left}. A score is judged by how well it puts the wrong answers last: the "
+            f"The model is right on {100 * part.accuracy['model']:.1f} % of {part.samples} "
+            f"ordinary inputs{left}. A score is judged by how well it puts the wrong answers last: the "
             "numbers below are error rates among the answered inputs, averaged over all shares "
             "that one may choose to answer (AURC), so lower is better."
         )
@@ -120,23 +121,40 @@ class StudyView:
         own, base = part.accuracy["most credible"], part.accuracy["model"]
         difference = part.most_credible.differences["aurc"]
         return (
-            f"Answering with the most credible class instead of the model's is right on {own:.1%} "
-            f"of the ordinary inputs ({100 * (own - base):+.1f} points); ranked by the ratio, its "
-            f"error averaged over coverages differs from the model's with {self.result.reference} "
-            f"by {_points(difference)}, which is {_verdict(difference, low_is_good=True)}."
+            f"Answering with the most credible class instead of the model's is right on "
+            f"{100 * own:.1f} % of the ordinary inputs ({100 * (own - base):+.1f} points); ranked "
+            f"by the ratio, its error averaged over coverages differs from the model's "
+            f"with {self.result.reference} by {_points(difference)}, which is "
+            f"{_verdict(difference, low_is_good=True)}."
         )
 
-    def _about_shifts(self) -> str:
-        shifted = [p for p in self.of_kind("shifted").values() if p.failures]
+    def _about_others(self, kind: str) -> str:
         own = self.best_of_profile
-        if not shifted or own is None:
+        gaps = [
+            part.failures[own].differences["aurc"]
+            for part in self.of_kind(kind).values()
+            if own is not None and own in part.failures
+        ]
+        if not gaps:
             return ""
-        gaps = [part.failures[own].differences["aurc"] for part in shifted if own in part.failures]
         better, worse = sum(g.high < 0 for g in gaps), sum(g.low > 0 for g in gaps)
+        sets = "one set" if len(gaps) == 1 else f"{len(gaps)} sets"
         return (
-            f"On {len(gaps)} shifted sets, {own} ranks the failures clearly better than "
+            f"On {sets} of {kind} inputs, {own} ranks the failures clearly better than "
             f"{self.result.reference} on {better}, clearly worse on {worse}, and neither on "
             f"{len(gaps) - better - worse}."
+        )
+
+    def _about_credible_under_attack(self) -> str:
+        parts = [p for p in self.of_kind("attacked").values() if p.accuracy]
+        if not parts:
+            return ""
+        sets = "one set" if len(parts) == 1 else f"{len(parts)} sets"
+        base, own = (_mean(p.accuracy[name] for p in parts) for name in ("model", "most credible"))
+        return (
+            f"On attacked inputs the model is right on {100 * base:.1f} % and the most credible "
+            f"class on {100 * own:.1f} %, in the mean over {sets}. Attacks on the model "
+            "alone do not know of the profile; one that does can bring the second number down."
         )
 
     def _about_detection(self, kind: str, words: str) -> str:
@@ -152,16 +170,17 @@ class StudyView:
         )
         gaps = [_difference(part, best) for part in sets.values()]
         better, worse = sum(g.low > 0 for g in gaps), sum(g.high < 0 for g in gaps)
-        count = "one set" if len(sets) == 1 else f"{len(sets)} sets"
+        count = "one set" if len(sets) == 1 else f"{len(sets)} sets, in the mean"
+        start = f"To flag {words} ({count}), "
         if best == base:
-            return (
-                f"To flag {words} ({count}), nothing is better in the mean than "
-                f"{self.result.reference}: AUROC {other:.3f} (0.5 is a coin)."
-            )
+            return f"{start}nothing is better than {base[0]}: AUROC {other:.3f} (0.5 is a coin)."
+        numbers = f"AUROC {own:.3f} against {other:.3f} of {base[0]} (0.5 is a coin)"
+        if len(sets) == 1:
+            verdict = _verdict(gaps[0], low_is_good=False)
+            return f"{start}{label(best)} is best: {numbers}, which is {verdict}."
         return (
-            f"To flag {words} ({count}), {label(best)} is best in the mean: AUROC {own:.3f} against "
-            f"{other:.3f} of {self.result.reference} (0.5 is a coin). It is clearly better on "
-            f"{better} and clearly worse on {worse} of {len(sets)}."
+            f"{start}{label(best)} is best: {numbers}. It is clearly better on {better} and "
+            f"clearly worse on {worse} of them."
         )
 
 

@@ -1,0 +1,162 @@
+"""`evaluate` as a person would type it, up to a kill in the middle."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from credibly.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+MODEL = """
+import os, time
+import torch
+from torch import nn
+
+class Slow(nn.Module):
+    def __init__(self):
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.layers = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+
+    def forward(self, x):
+        time.sleep(float(os.environ.get("PAUSE", "0")))
+        return self.layers(x)
+"""
+BASE = ["model.py:Slow", "x.csv", "--labels", "truth", "--classes", "no,yes", "--dtype", "float64"]
+QUICK = ["--resamples", "20", "--gamma", "auto"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "model.py").write_text(MODEL)
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    frame = pd.DataFrame(x, columns=["a", "b", "c"])
+    frame["truth"] = np.where(x[:, 0] > 0, "yes", "no")
+    frame.to_csv("x.csv", index=False)
+    np.save("far.npy", 5 + x[:12])
+    np.save("y.npy", (x[:, 0] > 0).astype(np.uint8))
+    np.save("wide.npy", np.ones((4, 5)))
+    return tmp_path
+
+
+def credibly(*arguments):
+    with pytest.raises(SystemExit) as caught:
+        app(list(map(str, arguments)))
+    return caught.value.code
+
+
+def numbers(folder):
+    return json.loads((folder / "result.json").read_text("utf-8"))
+
+
+MORE = ["--attack", "linf:0.05", "--attack", "l2:0.2", "--outliers", "far.csv"]
+
+
+def test_a_run_that_is_killed_goes_on_and_ends_with_the_same_result(folder):
+    pd.DataFrame(np.load("far.npy"), columns=["a", "b", "c"]).to_csv("far.csv", index=False)
+    command = ["evaluate", *BASE, *QUICK, *MORE, "--out"]
+    assert credibly(*command, "whole") == 0
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    run = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", "from credibly.cli import main; main()", *command, "killed"],
+        env={**os.environ, "PAUSE": "0.005", "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    out = folder / "killed"
+    while run.poll() is None and not (out / "ordinary.safetensors").exists():
+        time.sleep(0.005)
+    run.send_signal(signal.SIGKILL)
+    assert run.wait() == -signal.SIGKILL
+    kept = (out / "ordinary.safetensors").stat().st_mtime_ns
+    assert len(list(out.glob("*.safetensors"))) < 4
+    assert not (out / "result.json").exists()
+    assert credibly(*command, "killed") == 0
+    assert (out / "ordinary.safetensors").stat().st_mtime_ns == kept
+    for name in ("result.json", "scores.parquet"):
+        assert (out / name).read_bytes() == (folder / "whole" / name).read_bytes(), name
+    found = numbers(out)
+    kinds = {name: part["kind"] for name, part in found["sets"].items()}
+    assert kinds == {
+        "ordinary": "ordinary",
+        "PGD linf 0.05": "attacked",
+        "PGD l2 0.2": "attacked",
+        "outliers far": "outliers",
+    }
+    assert found["settings"]["data"]["columns"] == ["a", "b", "c"]
+    page = (out / "index.html").read_text("utf-8")
+    assert page.count('src="data:image/png;base64,') == 3
+
+
+@pytest.mark.usefixtures("folder")
+def test_labels_from_numbers_and_from_names_agree(capsys):
+    base = ["evaluate", "model.py:Slow", "x.csv", "--drop", "truth", *QUICK, "--limit", "20"]
+    assert credibly("evaluate", *BASE, *QUICK, "--limit", "20", "--out", "named") == 0
+    assert "The model is right on" in capsys.readouterr().out
+    assert credibly(*base, "--dtype", "float64", "--labels", "y.npy", "--out", "numbered") == 0
+    one, two = numbers(Path("named"))["sets"], numbers(Path("numbered"))["sets"]
+    assert one == two
+    assert one["ordinary"]["samples"] == 20
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_embedded_sample_needs_no_more_than_a_folder():
+    model = "credibly.data.sample:classifier"
+    assert credibly("sample", "--out", "sample.npz", "--images", "24") == 0
+    options = ["--gamma", "200", "--bounds", "0", "1", "--resamples", "20", "--out", "o"]
+    assert credibly("evaluate", model, "sample.npz", *options) == 0
+    found = numbers(Path("o"))
+    assert found["sets"]["ordinary"]["samples"] == 24
+    assert found["sets"]["ordinary"]["accuracy"]["model"] > 0.7
+    assert found["settings"]["bounds"] == [0.0, 1.0]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_folder_of_other_data_is_refused(capsys):
+    command = ["evaluate", *BASE, *QUICK, "--limit", "12", "--out", "o"]
+    assert credibly(*command) == 0
+    pd.read_csv("x.csv").iloc[::-1].to_csv("x.csv", index=False)
+    assert credibly(*command) == 2
+    assert "other data, labels" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([*BASE, "--attack", "max:1"], "NORM:EPS"),
+        ([*BASE, "--attack", "linf:much"], "NORM:EPS"),
+        ([*BASE, "--gamma", "big"], "a number or 'auto'"),
+        ([*BASE, "--corruptions"], "pixels in [0, 1]"),
+        ([*BASE, "--outliers", "wide.npy"], "inputs of shape (3,)"),
+        ([*BASE, "--bounds", "0", "1"], "inputs span"),
+        ([*BASE[:2], "--labels", "nothing"], "one of a, b, c, truth"),
+        ([*BASE[:2], "--labels", "no.npy:y"], "a file, FILE:KEY"),
+        ([*BASE[:2], "--labels", "truth"], "'no', 'yes' in x.csv"),
+        ([*BASE[:2], "--labels", "truth", "--classes", "no,maybe"], "'yes' in x.csv"),
+        ([*BASE[:2], "--labels", "far.npy"], "shape (12, 3)"),
+        ([*BASE[:2], "--labels", "few.npy", "--drop", "truth"], "40, one for each row"),
+        ([*BASE[:2], "--labels", "large.npy", "--drop", "truth"], "classes from 0 to 1"),
+        ([*BASE[:2], "--labels", "half.npy", "--drop", "truth"], "no whole numbers"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, arguments, words):
+    np.save("few.npy", np.zeros(7, int))
+    np.save("large.npy", np.full(40, 2))
+    np.save("half.npy", np.full(40, 0.5))
+    assert credibly("evaluate", *arguments, "--out", "o") == 2
+    text = capsys.readouterr().err.strip()
+    assert words in text
+    assert text.startswith("error:")
+    assert len(text.splitlines()) == 1
+    assert not (folder / "o").exists()

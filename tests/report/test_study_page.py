@@ -1,0 +1,106 @@
+"""The page about a study: stands alone, and says what the numbers say."""
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+
+from credibly.evaluate.study import Rows
+from credibly.evaluate.summary import summarise
+from credibly.report.study_page import study_page
+from credibly.report.study_view import StudyView, label
+
+
+def rows(kind, *, own=1.0, soft=1.0, shift=0.0, count=120, seed=0):
+    """Scores that know the failures as well as `own` and `soft` say."""
+    g = torch.Generator().manual_seed(seed)
+    labels = torch.randint(3, (count,), generator=g)
+    predicted = torch.where(torch.rand(count, generator=g) < 0.75, labels, (labels + 1) % 3)
+    right = (predicted == labels).double()
+    noise = torch.randn(4, count, generator=g, dtype=torch.float64)
+    scores = {
+        "max softmax (rival)": soft * right + noise[0],
+        "ratio": own * right + noise[1] - shift,
+        "energy <rival>": noise[2],
+        "max_softmax": soft * right + noise[0],
+    }
+    facts = {"samples": float(count), "without a profile": 0.0, "median passes": 41.5}
+    labels = torch.full((count,), -1) if kind == "outliers" else labels
+    return Rows(kind, labels, predicted, predicted, scores, facts)
+
+
+def made(own=1.0, soft=1.0):
+    study = {
+        "plain": rows("ordinary", own=own, soft=soft),
+        "bent <b>": rows("shifted", own=own, soft=soft, seed=1),
+        "attack": rows("attacked", seed=2),
+        "far": rows("outliers", shift=3.0, seed=3),
+    }
+    return summarise(study, resamples=40, settings={"gamma": 12.5, "solver": "Hybrid()"})
+
+
+@pytest.fixture(scope="module")
+def result():
+    return made(own=0.2, soft=4.0)
+
+
+def test_the_page_stands_alone_and_has_its_parts(result):
+    page = study_page(result)
+    assert page.count('src="data:image/png;base64,') == 3
+    assert re.findall(r'(?:src|href)="(?!data:)', page) == []
+    assert "<script" not in page
+    for words in ("What was found", "Flagging what does not belong", "41.5", "12.5", "Hybrid()"):
+        assert words in page
+    assert page.index("What was found") < page.index("<img")
+
+
+def test_names_from_outside_are_escaped(result):
+    page = study_page(result)
+    assert "bent <b>" not in page
+    assert "bent &lt;b&gt;" in page
+    assert "energy <rival>" not in page
+
+
+@pytest.mark.parametrize(
+    ("own", "soft", "words"), [(0.2, 4.0, "clearly worse"), (4.0, 0.2, "clearly better")]
+)
+def test_the_summary_is_honest_in_both_directions(own, soft, words):
+    view = StudyView(made(own, soft))
+    text = next(s for s in view.sentences() if "is ratio" in s)
+    assert words in text
+    failures = view.ordinary.failures
+    assert f"{100 * failures['ratio'].metrics['aurc']:.2f} % against" in text
+
+
+def test_equal_scores_show_no_difference():
+    result = made()
+    gap = result.sets["plain"].failures["max_softmax"].differences["aurc"]
+    assert gap.contains(0)
+    assert "clearly" not in StudyView(result)._compared("max_softmax")
+    assert "no clear difference" in StudyView(result)._compared("max_softmax")
+
+
+def test_the_best_detector_is_named_with_its_numbers(result):
+    text = next(s for s in StudyView(result).sentences() if "inputs of no class" in s)
+    found = result.sets["far"].detection
+    best = max(
+        ((name, far) for name in found for far in (False, True)),
+        key=lambda p: (found[p[0]].two_sided if p[1] else found[p[0]].metrics)["auroc"].value,
+    )
+    assert f"{label(best)} is best: AUROC" in text
+    assert best[0] == "ratio"
+    assert "clearly better" in text
+
+
+def test_a_model_without_mistakes_is_said_to_have_none():
+    part = rows("ordinary")
+    sure = replace(part, labels=part.predicted)
+    page = study_page(summarise({"only": sure}, resamples=10))
+    assert "makes no mistake" in page
+    assert "Flagging what does not belong" not in page
+
+
+def test_without_rows_there_are_no_curves_but_a_page(result):
+    page = study_page(replace(result, rows={}))
+    assert page.count('src="data:image/png;base64,') == 2
