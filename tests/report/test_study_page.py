@@ -96,7 +96,10 @@ def test_the_best_detector_is_named_with_its_numbers(result):
 def test_a_model_without_mistakes_is_said_to_have_none():
     part = rows("ordinary")
     sure = replace(part, labels=part.predicted)
-    page = study_page(summarise({"only": sure}, resamples=10))
+    other = rows("shifted", seed=1)
+    result = summarise({"only": sure, "other": other}, resamples=10)
+    assert StudyView(result).best_of_profile is None
+    page = study_page(result)
     assert "makes no mistake" in page
     assert "Flagging what does not belong" not in page
 

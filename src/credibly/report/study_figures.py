@@ -34,7 +34,8 @@ def curves(view: StudyView) -> Figure:
     for panel, name in zip(axes, names, strict=False):
         _curves_of(panel, view, view.result.rows[name])
         kind = view.result.sets[name].kind
-        style.tidy(panel, title=f"{name} ({kind})", x="answered (%)", y="wrong among them (%)")
+        title = name if name == kind else f"{name} ({kind})"
+        style.tidy(panel, title=title, x="answered (%)", y="wrong among them (%)")
         panel.set_xlim(0, 100)
         panel.set_ylim(bottom=0)
     for panel in axes[len(names) :]:
@@ -103,26 +104,24 @@ def differences(view: StudyView) -> Figure:
     panel.axvline(0, color=style.INK, linewidth=0.9)
     panel.set_yticks(range(len(names)), names)
     panel.set_ylim(len(names) - 0.4, -0.6)
-    _zoom(panel, [100 * failures[name].differences["aurc"].value for name in names])
+    _zoom(panel, [failures[name].differences["aurc"] for name in names])
     _key(panel)
     return figure
 
 
-def _zoom(panel: Axes, values: list[float]) -> None:
+def _zoom(panel: Axes, gaps: list[Interval]) -> None:
     """Far outliers leave the others a dot: cut the axis, and say so."""
-    known = sorted(value for value in values if not math.isnan(value))
+    known = sorted(100 * gap.value for gap in gaps if not math.isnan(gap.value))
     if len(known) < 4:
         return
-    middle = known[(3 * len(known)) // 4]
-    limit = max(4 * abs(middle), 4 * abs(known[0]))
-    if limit > 0 and known[-1] > limit:
-        panel.set_xlim(min(2 * min(known[0], 0.0), -0.05 * limit), limit)
-        beyond = [place for place, value in enumerate(values) if value > limit]
-        edge = [0.985 * limit] * len(beyond)
-        panel.plot(edge, beyond, ">", color=style.QUIET, markersize=5)
-        note = f"{len(beyond)} beyond the right edge; see the table"
-        panel.text(0.96, 0.01, note, transform=panel.transAxes, ha="right", va="bottom",
-                   fontsize=8, color=style.QUIET)  # fmt: skip
+    limit = 4 * max(abs(known[(3 * len(known)) // 4]), abs(known[0]))
+    if 0 < limit < known[-1]:
+        lowest = min(100 * gap.low for gap in gaps if not math.isnan(gap.low))
+        panel.set_xlim(max(min(1.1 * lowest, -0.05 * limit), -limit), limit)
+        beyond = [place for place, gap in enumerate(gaps) if 100 * gap.value > limit]
+        panel.plot([0.985 * limit] * len(beyond), beyond, ">", color=style.INK, markersize=5)
+        words = f"{panel.get_xlabel()}; {len(beyond)} lie beyond the right edge, see the table"
+        panel.set_xlabel(words)
 
 
 def detection(view: StudyView) -> Figure:

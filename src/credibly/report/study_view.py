@@ -43,7 +43,12 @@ class StudyView:
 
     @cached_property
     def best_of_profile(self) -> str | None:
-        """The score of a profile with the lowest AURC on the ordinary set."""
+        """The score of a profile with the lowest AURC on the ordinary set.
+
+        None without failures, which leave nothing to choose by.
+        """
+        if self.ordinary.accuracy["model"] == 1:
+            return None
         return next((name for name in self.ranked if self.from_profile(name)), None)
 
     @cached_property
@@ -81,12 +86,12 @@ class StudyView:
 
     def _about_accuracy(self) -> str:
         part = self.ordinary
-        left = f" ({part.left_out} more have no profile and are left out)" if part.left_out else ""
+        left = f" (left out for want of a profile: {part.left_out})" if part.left_out else ""
         return (
             f"The model is right on {100 * part.accuracy['model']:.1f} % of {part.samples} "
-            f"ordinary inputs{left}. A score is judged by how well it puts the wrong answers last: the "
-            "numbers below are error rates among the answered inputs, averaged over all shares "
-            "that one may choose to answer (AURC), so lower is better."
+            f"ordinary inputs{left}. A score is judged by how well it puts the wrong answers "
+            "last: the numbers below are error rates among the answered inputs, averaged over all "
+            "shares that one may choose to answer (AURC), so lower is better."
         )
 
     def _about_failures(self) -> list[str]:
