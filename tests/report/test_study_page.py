@@ -8,6 +8,7 @@ import torch
 
 from credibly.evaluate.study import Rows
 from credibly.evaluate.summary import summarise
+from credibly.report import study_figures
 from credibly.report.study_page import study_page
 from credibly.report.study_view import StudyView, label
 
@@ -107,3 +108,14 @@ def test_a_model_without_mistakes_is_said_to_have_none():
 def test_without_rows_there_are_no_curves_but_a_page(result):
     page = study_page(replace(result, rows={}))
     assert page.count('src="data:image/png;base64,') == 2
+
+
+def test_bars_show_weak_and_strong_attacks_and_both_sides_of_rivals():
+    study = {"plain": rows("ordinary", count=30)}
+    study |= {f"eps {k}": rows("attacked", count=10, seed=k) for k in range(1, 13)}
+    view = StudyView(summarise(study, resamples=3))
+    shown = study_figures.shown_sets(view)
+    assert len(shown) == 8
+    assert (shown[0], shown[-1]) == ("eps 1", "eps 12")
+    kinds = {(view.from_profile(name), far) for name, far in view.detectors}
+    assert kinds == {(False, False), (False, True), (True, False), (True, True)}

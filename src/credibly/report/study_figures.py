@@ -151,10 +151,16 @@ def detection(view: StudyView) -> Figure:
 
 
 def shown_sets(view: StudyView) -> list[str]:
-    """At most eight sets to be flagged, outliers first."""
+    """At most eight sets to be flagged, outliers first, spread over all that there are."""
     outliers, attacked = list(view.of_kind("outliers")), list(view.of_kind("attacked"))
-    few = outliers[: max(SHOWN // 2, SHOWN - len(attacked))]
-    return few + attacked[: SHOWN - len(few)]
+    few = _spread(outliers, max(SHOWN // 2, SHOWN - len(attacked)))
+    return few + _spread(attacked, SHOWN - len(few))
+
+
+def _spread(names: list[str], count: int) -> list[str]:
+    if len(names) <= count:
+        return names
+    return [names[round(k * (len(names) - 1) / (count - 1))] for k in range(count)]
 
 
 def _whisker(

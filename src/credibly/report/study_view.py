@@ -70,7 +70,8 @@ class StudyView:
         )
         groups = [
             [pick for pick in order if self.from_profile(pick[0]) is own and pick[1] is far]
-            for own, far in ((False, False), (True, False), (True, True))
+            for far in (False, True)
+            for own in (False, True)
         ]
         chosen = [(self.result.reference, False), *(pick for group in groups for pick in group[:2])]
         return list(dict.fromkeys(chosen))
