@@ -161,3 +161,11 @@ def test_a_gradient_where_nothing_was_solved_is_refused(settings, match):
         attached_credibility(cr.Classifier(net), solved(net, x0), **settings)
     with pytest.raises(cr.InvalidArgumentError, match=r"^`profile`"):
         attached_credibility(cr.Classifier(net), x0)
+
+
+def test_another_network_of_the_same_shape_is_refused():
+    profile = solved(models.smooth_network(), models.inputs(2))
+    other = cr.Classifier(models.smooth_network(seed=8))
+    for use in (attached_credibility, cr.try_tradeoff, cr.try_assumption_2):
+        with pytest.raises(cr.InvalidArgumentError, match="`clf`"):
+            use(other, profile)

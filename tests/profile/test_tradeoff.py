@@ -130,7 +130,7 @@ def test_what_is_not_the_profile_of_this_classifier_is_refused(smooth):
             door(clf, profile.x0)
         for sizes in ((features, 2), (features + 1, 5)):
             other = cr.Classifier(torch.nn.Linear(*sizes).double().eval())
-            with pytest.raises(cr.InvalidArgumentError, match=r"^`clf`.*made with, of 5 classes"):
+            with pytest.raises(cr.InvalidArgumentError, match=r"^`clf`.*made with"):
                 door(other, profile)
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only
+from credibly.model.fingerprint import quick_digest
 from credibly.profile.profile import Profile
 from credibly.types import whole_number
 
@@ -23,8 +24,21 @@ def check_profile(profile: object) -> None:
         )
 
 
+def check_same_model(clf: Classifier, profile: Profile) -> None:
+    """Refuse a classifier with other weights than the profile was made with."""
+    made_with = profile.settings.model
+    if made_with and quick_digest(clf) != made_with:
+        raise InvalidArgumentError(
+            "clf",
+            expected=f"the classifier the profile was made with, {made_with}",
+            came=f"one of the model {quick_digest(clf)}",
+            remedy="Solve the profile again with this classifier: credibility(clf, x, ...).",
+        )
+
+
 def check_same_classes(clf: Classifier, x0: Tensor, profile: Profile) -> None:
-    """Refuse a classifier that cannot have made the profile: one of other inputs or classes."""
+    """Refuse a classifier that cannot have made the profile: of other weights or classes."""
+    check_same_model(clf, profile)
     probe = torch.where(torch.isfinite(x0[:1]), x0[:1], 0.0)
     expected = len(profile.settings.weights)
     try:

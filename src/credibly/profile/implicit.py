@@ -25,7 +25,7 @@ from credibly.model.derivatives import (
 )
 from credibly.model.inputs import enter_again
 from credibly.problem.fit_risk import FitRiskProblem
-from credibly.profile.given import check_profile
+from credibly.profile.given import check_profile, check_same_model
 from credibly.profile.profile import Profile
 from credibly.solve.base import require_share, require_whole
 from credibly.solve.linear import conjugate_gradients
@@ -81,6 +81,7 @@ def attached_credibility(
     _check_match("weights", w, _own_weights(profile))
     _check_curvature(curvature)
     clf, _ = enter_again(clf, profile.x0, profile.settings.space)
+    check_same_model(clf, profile)
     answer = clf.encode(profile.perturbed)
     clf = clf.based_at(given)  # locked and tied features of the input act through the model, too
     start = clf.encode(given)
