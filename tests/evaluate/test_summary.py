@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -225,3 +226,24 @@ def test_a_bad_file_is_refused(tmp_path, text, words):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(cr.FileFormatError, match="no such file"):
         StudyResult.load(tmp_path)
+
+
+def test_the_default_for_failures_is_balanced_by_the_ordinary_set(study):
+    def richer(part, seed):
+        g = torch.Generator().manual_seed(seed)
+        more = torch.randn(2, len(part.labels), generator=g, dtype=torch.float64)
+        named = {"softmax_ratio": 3 * more[0], "predicted_ratio": 0.1 * more[1]}
+        return replace(part, scores={**part.scores, **named})
+
+    sets = {name: richer(part, number) for number, (name, part) in enumerate(study.items())}
+    found = summarise(sets, resamples=5).sets["noisy"].failures["failure_score"]
+    clean, noisy = sets["clean"].scores, sets["noisy"]
+    ranges = {
+        name: float(clean[name].quantile(0.75) - clean[name].quantile(0.25))
+        for name in ("softmax_ratio", "predicted_ratio")
+    }
+    by_hand = (
+        noisy.scores["softmax_ratio"] / ranges["softmax_ratio"]
+        + 0.5 * noisy.scores["predicted_ratio"] / ranges["predicted_ratio"]
+    )
+    assert found.metrics["aurc"] == pytest.approx(m.aurc(by_hand, noisy.correct))

@@ -113,6 +113,15 @@ class TwoSided(TrustScore):
         }  # fmt: skip
 
 
+FAILURE_PARTS = {"softmax_ratio": 1.0, "predicted_ratio": 0.5}
+"""Scores of the default for failures, and what each counts once they have the same spread."""
+
+
+def spread_of(values: Tensor) -> float:
+    """The range between the quartiles of the known values, by which scores are balanced."""
+    return _quartiles(values)[2]
+
+
 def failure_score(profile: Profile) -> Balanced:
     """The default for "is this class wrong?": softmax, and half as much what survives at x+.
 
@@ -120,7 +129,7 @@ def failure_score(profile: Profile) -> Balanced:
     than either part on clean and damaged images, and much better than softmax on images that were
     attacked a little.
     """
-    return Balanced.learn(profile, ("softmax_ratio", "predicted_ratio"), (1.0, 0.5))
+    return Balanced.learn(profile, tuple(FAILURE_PARTS), tuple(FAILURE_PARTS.values()))
 
 
 def outlier_score() -> Plain:

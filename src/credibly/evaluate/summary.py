@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from credibly.decide.bootstrap import Interval
+from credibly.decide.learned import FAILURE_PARTS, spread_of
 from credibly.decide.metrics import (
     accuracy_at_coverage,
     augrc,
@@ -83,6 +84,7 @@ def summarise(
         settings: of the study, to be kept with the result.
     """
     ordinary = _ordinary(rows)
+    rows = _with_failure_score(rows, rows[ordinary])
     name = _reference(reference, rows)
     count = whole_number(resamples)
     if count is None or count < 1:
@@ -92,6 +94,23 @@ def summarise(
     plan = _Plan(name, count, seed, _Kept.of(rows[ordinary], ordinary, name))
     sets = {key: plan.of(part, _Kept.of(part, key, name)) for key, part in rows.items()}
     return StudyResult(name, count, seed, sets, dict(settings or {}), dict(rows))
+
+
+def _with_failure_score(rows: Mapping[str, Rows], ordinary: Rows) -> dict[str, Rows]:
+    """Every set with the library's default for failures, balanced by the ordinary one.
+
+    It is a sum of two scores that the rows have, so it needs no further solve.
+    """
+    known = [ordinary.scores[n] for n in FAILURE_PARTS if n in ordinary.scores]
+    if len(known) < len(FAILURE_PARTS) or any(bool(v.isnan().all()) for v in known):
+        return dict(rows)
+    spreads = {name: spread_of(ordinary.scores[name]) for name in FAILURE_PARTS}
+    found = {}
+    for key, part in rows.items():
+        terms = [share / spreads[n] * part.scores[n] for n, share in FAILURE_PARTS.items()]
+        scores = {**part.scores, "failure_score": torch.stack(terms).sum(0)}
+        found[key] = replace(part, scores=scores)
+    return found
 
 
 @dataclass(frozen=True)

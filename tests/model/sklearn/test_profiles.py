@@ -108,3 +108,12 @@ def test_importing_the_twins_loads_no_scikit_learn():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "False"
+
+
+def test_columns_of_a_twin_can_be_locked():
+    model = LogisticRegression(max_iter=500).fit(X, Y)
+    clf = cr.from_sklearn(model, space=cr.Space.standardised(X, locked=[0, 2]))
+    profile = cr.credibility(clf, X[:4], gamma="auto")
+    moved = (profile.perturbed - profile.x0).abs()
+    assert torch.equal(moved[:, [0, 2]], torch.zeros(4, 2, dtype=torch.float64))
+    assert bool((moved[:, 1] > 0).all())

@@ -14,6 +14,7 @@ from credibly.model.sklearn.context import Context, SvcOutputs, kind_of, require
 from credibly.model.sklearn.dispatch import build_head, unwrapped
 from credibly.model.sklearn.heads import Head
 from credibly.model.sklearn.tables import as_matrix
+from credibly.model.space import Space
 
 
 class Twin(nn.Module):
@@ -71,6 +72,7 @@ def from_sklearn(
     loss: str | Loss | None = None,
     dtype: torch.dtype = torch.float64,
     svc_outputs: SvcOutputs = "soft_minimum",
+    space: Space | None = None,
 ) -> Classifier:
     """Turn a fitted scikit-learn classifier or pipeline into a differentiable `Classifier`.
 
@@ -86,6 +88,7 @@ def from_sklearn(
         svc_outputs: what SVC and NuSVC give for several classes: 'soft_minimum' or 'mean' of a
             class's one-versus-one decisions. 'probabilities', for two classes, too, need a model
             that was fitted with them.
+        space: which columns may move, and how dear that is, in the model's own inputs.
 
     Returns:
         A `Classifier`; its `net` is a `Twin`, whose `as_tensor` takes tables and checks them.
@@ -108,7 +111,8 @@ def from_sklearn(
         model = unwrapped(estimator)
         twin = Twin(head, _feature_count(model), _feature_names(model), dtype).eval()
         names = _class_names(model, twin)
-        return Classifier(twin, classes=names, loss=head.loss if loss is None else loss)
+        chosen = head.loss if loss is None else loss
+        return Classifier(twin, classes=names, loss=chosen, space=space)
 
 
 def _check_settings(dtype: object, svc_outputs: object) -> None:
