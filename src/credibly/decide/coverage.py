@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from credibly.decide.metrics import risk_coverage
 from credibly.errors import InvalidArgumentError
 
 
@@ -38,22 +39,5 @@ def accuracy_against_coverage(score: Tensor, correct: Tensor) -> CoverageCurve:
         score: higher is more trustworthy (n,).
         correct: whether each prediction is right (n,).
     """
-    if score.shape != correct.shape or score.dim() != 1 or len(score) == 0:
-        raise InvalidArgumentError(
-            "score",
-            expected="one number a sample, as many as `correct`",
-            came=f"shapes {tuple(score.shape)} and {tuple(correct.shape)}",
-            remedy="Pass two vectors of the same length.",
-        )
-    if bool(score.isnan().any()):
-        raise InvalidArgumentError(
-            "score",
-            expected="numbers",
-            came=f"{int(score.isnan().sum())} NaN",
-            remedy="Leave out samples that were not solved: profile[profile.usable].",
-        )
-    _, group, sizes = torch.unique(-score.double(), return_inverse=True, return_counts=True)
-    right = torch.zeros(len(sizes), dtype=torch.float64, device=score.device)
-    right = right.index_add(0, group, correct.double())
-    answered, hits = sizes.cumsum(0).double(), right.cumsum(0)
-    return CoverageCurve(answered / len(score), hits / answered)
+    curve = risk_coverage(score, correct)
+    return CoverageCurve(curve.coverage, 1 - curve.selective_risk)
