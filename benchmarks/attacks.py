@@ -24,9 +24,8 @@ from typing import Any
 import torch
 
 import credibly as cr
-from benchmarks.models import resnet18_from
 from credibly.data.sample import load_sample
-from experiments import cifar10
+from experiments import cifar10, networks
 
 RADII = (0.01, 0.02, 0.03)
 LARGE = 0.3
@@ -80,7 +79,7 @@ def _subject(given: argparse.Namespace) -> tuple[cr.Classifier, torch.Tensor, to
         net, images, labels = sample.net, sample.images, sample.labels
     else:
         split = cifar10.load(given.data, "test")
-        net, images, labels = resnet18_from(given.model), split.images, split.labels
+        net, images, labels = networks.load(given.model).net, split.images, split.labels
     net = net.to(given.device).eval().requires_grad_(False)
     return cr.Classifier(net), images.to(given.device), labels.to(given.device)
 

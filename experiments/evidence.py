@@ -23,13 +23,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import credibly as cr
-from benchmarks.models import resnet18_from
 from credibly.data.sample import load_sample
 from credibly.evaluate.attacks.pgd import PGD
 from credibly.evaluate.baselines import all_baselines
 from credibly.evaluate.corruptions import KINDS, Corruption
 from credibly.evaluate.study import InputSet, Study
-from experiments import cifar10, fashion_mnist
+from experiments import cifar10, fashion_mnist, networks
 
 PAPER = {"cifar10": (0.01, 0.02, 0.03), "fashion-mnist": (0.02, 0.04, 0.06)}
 MILD = (0.001, 0.002, 0.004)
@@ -159,7 +158,7 @@ def load(arguments: argparse.Namespace) -> Subject:
         sample = load_sample()
         net, images, labels = sample.net, sample.images, sample.labels
     else:
-        net = resnet18_from(arguments.model)
+        net = networks.load(arguments.model).net
         if arguments.dataset == "cifar10":
             split = cifar10.load(arguments.data, "test")
             images, labels = split.images, split.labels

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 
 class BasicBlock(nn.Module):
@@ -12,9 +13,9 @@ class BasicBlock(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outputs)
+        self.bn1: nn.Module = nn.BatchNorm2d(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
+        self.bn2: nn.Module = nn.BatchNorm2d(outputs)
         self.downsample: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
             self.downsample = nn.Sequential(
@@ -32,7 +33,7 @@ class ResNet18(nn.Module):
     def __init__(self, *, channels: int, classes: int = 10, max_pool: bool) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(channels, 64, 3, 1, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
+        self.bn1: nn.Module = nn.BatchNorm2d(64)
         self.pool = nn.MaxPool2d(3, 2, 1) if max_pool else nn.Identity()
         self.layer1 = _stage(64, 64, 1)
         self.layer2 = _stage(64, 128, 2)
@@ -49,3 +50,16 @@ class ResNet18(nn.Module):
 
 def _stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
     return nn.Sequential(BasicBlock(inputs, outputs, stride), BasicBlock(outputs, outputs, 1))
+
+
+def fold_norms(net: ResNet18) -> ResNet18:
+    """The same function with every batch norm inside its convolution: a third fewer kernels."""
+    net.conv1, net.bn1 = fuse_conv_bn_eval(net.conv1, net.bn1), nn.Identity()
+    for block in net.modules():
+        if not isinstance(block, BasicBlock):
+            continue
+        block.conv1, block.bn1 = fuse_conv_bn_eval(block.conv1, block.bn1), nn.Identity()
+        block.conv2, block.bn2 = fuse_conv_bn_eval(block.conv2, block.bn2), nn.Identity()
+        if isinstance(block.downsample, nn.Sequential):
+            block.downsample = fuse_conv_bn_eval(block.downsample[0], block.downsample[1])
+    return net

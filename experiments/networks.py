@@ -1,0 +1,105 @@
+"""Trained networks in files: weights as safetensors, facts in the metadata.
+
+A file's metadata has `arch` ("resnet18, no max-pool", "resnet18, max-pool" or "densenet169"),
+`mean` and `std`, one number a channel with commas between, and whatever its maker wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from experiments import densenet169, resnet18
+from experiments.densenet169 import DenseNet169
+from experiments.resnet18 import ResNet18
+
+
+class Affine(nn.Module):
+    """(x - mean) / std, channel by channel, before a network."""
+
+    def __init__(self, net: nn.Module, mean: Tensor, std: Tensor) -> None:
+        super().__init__()
+        self.net = net
+        self.register_buffer("mean", mean.reshape(1, -1, 1, 1))
+        self.register_buffer("std", std.reshape(1, -1, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net((x - self.mean) / self.std)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network on normalised inputs with its statistics, ready for use."""
+
+    name: str
+    bare: nn.Module
+    mean: Tensor
+    std: Tensor
+    facts: dict[str, str]
+
+    @property
+    def net(self) -> nn.Module:
+        """The network on pixels in [0, 1]."""
+        return self.in_space("pixel")
+
+    def in_space(self, space: str) -> nn.Module:
+        """The network on 'pixel' or on 'normalised' inputs."""
+        return self.bare if space == "normalised" else Affine(self.bare, self.mean, self.std).eval()
+
+    def to_space(self, space: str, pixels: Tensor) -> Tensor:
+        """Pixels in [0, 1] in the units of a space."""
+        if space == "pixel":
+            return pixels
+        mean, std = (v.to(pixels).reshape(1, -1, 1, 1) for v in (self.mean, self.std))
+        return (pixels - mean) / std
+
+    def bounds(self, space: str) -> tuple[Tensor | float, Tensor | float]:
+        """Where a space's images end: those of pixels 0 and 1."""
+        if space == "pixel":
+            return 0.0, 1.0
+        shape = (-1, 1, 1)
+        return (-self.mean / self.std).reshape(shape), ((1 - self.mean) / self.std).reshape(shape)
+
+
+def build(arch: str, *, channels: int, classes: int) -> nn.Module:
+    """A network with random weights."""
+    if arch.startswith("densenet169"):
+        return DenseNet169(channels=channels, classes=classes)
+    return ResNet18(channels=channels, classes=classes, max_pool="no max-pool" not in arch)
+
+
+def load(path: Path, device: str | torch.device = "cpu") -> Trained:
+    """A network from a file, its norms folded where they can be, without gradients by weights."""
+    with safe_open(path, "pt") as file:
+        facts = dict(file.metadata())
+        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    weights = {k: v.float() if v.is_floating_point() else v for k, v in weights.items()}
+    first = next(v for k, v in weights.items() if k in ("conv1.weight", "stem.weight"))
+    net = build(facts["arch"], channels=first.shape[1], classes=len(weights["fc.bias"]))
+    net.load_state_dict(weights)
+    folded = folded_norms(net.eval()).requires_grad_(False)
+    mean, std = (torch.tensor([float(v) for v in facts[k].split(",")]) for k in ("mean", "std"))
+    ready = folded.to(device).to(memory_format=torch.channels_last)
+    return Trained(path.stem, ready, mean.to(device), std.to(device), facts)
+
+
+def folded_norms(net: nn.Module) -> nn.Module:
+    """The same function with fewer batch norms."""
+    if isinstance(net, DenseNet169):
+        return densenet169.fold_norms(net)
+    assert isinstance(net, ResNet18)
+    return resnet18.fold_norms(net)
+
+
+def save(path: Path, net: nn.Module, facts: dict[str, str]) -> None:
+    """Write weights in half precision, as `load` reads them."""
+    half = {
+        name: (value.half() if value.is_floating_point() else value).contiguous().cpu()
+        for name, value in net.state_dict().items()
+    }
+    save_file(half, path, metadata=facts)
