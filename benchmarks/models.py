@@ -11,10 +11,8 @@ from torch import Tensor, nn
 
 from credibly.data.idx import read_idx
 from credibly.data.sample import load_sample
-from experiments import networks
+from experiments import fashion_mnist, networks
 from experiments.networks import Affine
-
-FASHION_MEAN, FASHION_STD = 0.2860, 0.3530
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ def load(model: Path | None, data: Path | None, count: int, device: str) -> Subj
     """The embedded network, or a ResNet-18 file with images of your own."""
     if model is None:
         sample = load_sample()
-        mean, std = torch.tensor([FASHION_MEAN]), torch.tensor([FASHION_STD])
+        mean, std = torch.tensor(fashion_mnist.MEAN), torch.tensor(fashion_mnist.STD)
         net, images, name = sample.net, sample.images[:count], "embedded"
     else:
         if data is None:

@@ -20,6 +20,8 @@ SHA256 = {
     "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
 }
 
+MEAN, STD = (0.2860,), (0.3530,)
+
 
 @dataclass(frozen=True)
 class Split:

@@ -1,0 +1,185 @@
+"""Train a network of the experiments; a run that was stopped goes on where it was.
+
+    python -m experiments.train cifar10-resnet18 --seed 0 --data FOLDER --out checkpoints
+
+Writes checkpoints/NAME-seed0.safetensors with the recipe and the accuracies in its metadata. The
+last 2000 training images are never trained on (`--held-out`): choices are made on them. The test
+set is looked at once, when training is over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+import credibly
+from experiments import networks
+from experiments.recipes import HELD_OUT, MOMENTS, RECIPES, Data, Images, Recipe, load_data
+from experiments.training_step import Step, plan_epoch, runner
+
+Saying = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training: a recipe, a seed, and where it is kept."""
+
+    name: str
+    recipe: Recipe
+    seed: int
+    out: Path
+    device: str = "cpu"
+    save_every: float = 60.0
+
+    @property
+    def target(self) -> Path:
+        """The finished network."""
+        return self.out / f"{self.name}-seed{self.seed}.safetensors"
+
+    @property
+    def unfinished(self) -> Path:
+        """Weights and Adam's memory after the last stored epoch."""
+        return self.out / f"{self.name}-seed{self.seed}.unfinished.safetensors"
+
+    @property
+    def settings(self) -> str:
+        """What must agree for a run to be gone on with."""
+        return json.dumps({**asdict(self.recipe), "seed": self.seed}, sort_keys=True)
+
+
+def train(run: Run, data: Data, say: Saying = print) -> Path:
+    """Train to the end, measure, write."""
+    run.out.mkdir(parents=True, exist_ok=True)
+    step = _step(run, data)
+    once = runner(step)
+    begin = _resume(run, step, say)
+    clock = stored = time.perf_counter()
+    for epoch in range(begin, run.recipe.epochs):
+        loss = _epoch(run, step, once, epoch)
+        now = time.perf_counter()
+        say(f"{now - clock:6.0f} s  epoch {epoch + 1}/{run.recipe.epochs}: loss {loss:.4f}")
+        if now - stored > run.save_every:
+            _store(run, step, epoch + 1)
+            stored = now
+    facts = _facts(run, data, step, time.perf_counter() - clock)
+    networks.save(run.target, step.net, facts)
+    trained = networks.load(run.target, run.device)  # as users get it: rounded to half precision
+    measured = {
+        f"{part}_accuracy": f"{accuracy(trained, images):.4f}"
+        for part, images in (("held_out", data.held_out), ("test", data.test))
+        if len(images)
+    }
+    networks.save(run.target, step.net, {**facts, **measured})
+    run.unfinished.unlink(missing_ok=True)
+    say(f"{run.target}: {measured}")
+    return run.target
+
+
+def _step(run: Run, data: Data) -> Step:
+    torch.manual_seed(run.seed)
+    torch.backends.cudnn.deterministic = True
+    channels, classes = data.train.pixels.shape[1], int(data.train.labels.max()) + 1
+    net = networks.build(run.recipe.arch, channels=channels, classes=classes)
+    net = net.to(run.device).to(memory_format=torch.channels_last).train()
+    mean, std = (
+        torch.tensor(v, device=run.device).reshape(1, -1, 1, 1) for v in MOMENTS[run.recipe.dataset]
+    )
+    images = Images(data.train.pixels.to(run.device), data.train.labels.to(run.device))
+    return Step(net, images, run.recipe, mean, std)
+
+
+def _epoch(run: Run, step: Step, once: Callable[[], None], epoch: int) -> float:
+    """Each image once; the order depends on seed and epoch alone, so it survives a stop."""
+    generator = torch.Generator().manual_seed(1_000_003 * run.seed + epoch)
+    plans = plan_epoch(len(step.images), run.recipe, generator).to(run.device)
+    step.total.zero_()
+    for number, plan in enumerate(plans):
+        done = (epoch + number / len(plans)) / run.recipe.epochs
+        step.rate.fill_(run.recipe.rate * (1 + math.cos(math.pi * done)) / 2)
+        step.plan.copy_(plan)
+        once()
+    return float(step.total) / len(plans)
+
+
+def _store(run: Run, step: Step, epoch: int) -> None:
+    state = {name: value.contiguous().cpu() for name, value in step.state().items()}
+    fresh = run.unfinished.with_suffix(".part")
+    save_file(state, fresh, metadata={"epoch": str(epoch), "settings": run.settings})
+    fresh.replace(run.unfinished)
+
+
+def _resume(run: Run, step: Step, say: Saying) -> int:
+    if not run.unfinished.exists():
+        return 0
+    with safe_open(run.unfinished, "pt") as file:
+        facts = file.metadata()
+        if facts["settings"] != run.settings:
+            message = (
+                f"{run.unfinished} was begun with other settings ({facts['settings']}); remove it "
+                f"to begin anew with {run.settings}."
+            )
+            raise ValueError(message)
+        step.restore({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+    say(f"going on after epoch {facts['epoch']}")
+    return int(facts["epoch"])
+
+
+@torch.no_grad()
+def accuracy(trained: networks.Trained, images: Images) -> float:
+    """Share of images whose largest logit is the label's."""
+    net: nn.Module = trained.net
+    hits = [
+        net(x.to(trained.mean.device).float() / 255).argmax(1).cpu() == y
+        for x, y in zip(images.pixels.split(500), images.labels.split(500), strict=True)
+    ]
+    return torch.cat(hits).double().mean().item()
+
+
+def _facts(run: Run, data: Data, step: Step, seconds: float) -> dict[str, str]:
+    recipe = run.recipe
+    device = torch.cuda.get_device_name() if step.plan.is_cuda else "CPU"
+    moments = (",".join(str(v) for v in values) for values in MOMENTS[recipe.dataset])
+    return {
+        "arch": recipe.arch,
+        **dict(zip(("mean", "std"), moments, strict=True)),
+        "dataset": recipe.dataset,
+        "left_out": ",".join(str(v) for v in recipe.left_out),
+        "recipe": run.settings,
+        "trained_on": str(len(data.train)),
+        "held_out": str(len(data.held_out)),
+        "seconds": f"{seconds:.0f}",
+        "made_with": f"credibly {credibly.__version__}, torch {torch.__version__}, {device}",
+    }
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("recipe", choices=tuple(RECIPES))
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("checkpoints"))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--held-out", type=int, default=HELD_OUT)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    given = parser.parse_args()
+    recipe = RECIPES[given.recipe]
+    if given.epochs is not None:
+        recipe = replace(recipe, epochs=given.epochs)
+    data = load_data(recipe, given.data, held_out=given.held_out)
+    run = Run(given.recipe, recipe, given.seed, given.out, given.device)
+    train(run, data, lambda line: print(line, flush=True))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Training for the experiments: crops, splits, resumed runs, files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from experiments import networks, recipes
+from experiments.densenet169 import DenseNet169
+from experiments.recipes import Data, Images, Recipe
+from experiments.resnet18 import ResNet18
+from experiments.train import Run, accuracy, train
+from experiments.training_step import PADDING, augmented, plan_epoch
+
+RECIPE = Recipe("cifar10", "resnet18, no max-pool", epochs=2, batch=4, augment=True)
+
+
+def images(count: int, *, classes: int = 3, seed: int = 0) -> Images:
+    generator = torch.Generator().manual_seed(seed)
+    pixels = torch.randint(0, 256, (count, 3, 8, 8), generator=generator, dtype=torch.uint8)
+    return Images(pixels, torch.arange(count) % classes)
+
+
+def data(seed: int = 0) -> Data:
+    return Data(images(9, seed=seed), images(3, seed=1), images(3, seed=2))
+
+
+def test_crops_are_those_of_a_loop() -> None:
+    some = images(6)
+    padded = nn.functional.pad(some.pixels, (PADDING,) * 4)
+    plan = plan_epoch(6, replace(RECIPE, batch=6), torch.Generator().manual_seed(3))[0]
+    for row, (which, down, right, flip) in enumerate(plan.T.tolist()):
+        crop = padded[which, :, down : down + 8, right : right + 8]
+        expected = (crop.flip(2) if flip else crop) / 255
+        torch.testing.assert_close(augmented(padded, plan)[row], expected)
+    assert len(set(plan[1].tolist())) > 1
+
+
+def test_an_epoch_has_every_image_once_and_plain_recipes_leave_them_alone() -> None:
+    plain = replace(RECIPE, augment=False, batch=5)
+    plan = plan_epoch(20, plain, torch.Generator().manual_seed(0))
+    assert sorted(plan[:, 0].flatten().tolist()) == list(range(20))
+    some = images(20)
+    padded = nn.functional.pad(some.pixels, (PADDING,) * 4)
+    torch.testing.assert_close(augmented(padded, plan[1]), some.pixels[plan[1][0]] / 255)
+
+
+def test_left_out_classes_are_gone_and_the_others_numbered_in_order() -> None:
+    some = images(20, classes=10)
+    kept = some.without((3, 9))
+    old = [v for v in some.labels.tolist() if v not in (3, 9)]
+    names = [0, 1, 2, 4, 5, 6, 7, 8]
+    assert [names[v] for v in kept.labels.tolist()] == old
+    assert len(kept.pixels) == 16
+
+
+def test_the_last_images_are_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = {"train": images(10), "test": images(4, seed=9)}
+    monkeypatch.setattr(recipes, "read", lambda _dataset, _folder, part: everything[part])
+    found = recipes.load_data(RECIPE, Path(), held_out=3)
+    assert torch.equal(found.train.pixels, everything["train"].pixels[:7])
+    assert torch.equal(found.held_out.pixels, everything["train"].pixels[7:])
+    assert torch.equal(found.test.labels, everything["test"].labels)
+
+
+def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+    whole = Run("net", RECIPE, seed=1, out=tmp_path / "whole")
+    train(whole, data(), lambda _: None)
+
+    stopped = Run("net", RECIPE, seed=1, out=tmp_path / "stopped", save_every=0.0)
+    lines: list[str] = []
+
+    def stop(line: str) -> None:
+        lines.append(line)
+        if "epoch 2" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(stopped, data(), stop)
+    lines.clear()
+    train(stopped, data(), lines.append)
+    assert lines[0] == "going on after epoch 1"
+    ours, theirs = load_file(stopped.target), load_file(whole.target)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert not stopped.unfinished.exists()
+
+
+def test_another_seed_gives_other_weights_and_other_settings_are_refused(tmp_path: Path) -> None:
+    short = replace(RECIPE, epochs=1)
+    first, second = (Run("net", short, seed=s, out=tmp_path, save_every=0.0) for s in (0, 1))
+    one, two = (load_file(train(run, data(), lambda _: None)) for run in (first, second))
+    assert not torch.equal(one["conv1.weight"], two["conv1.weight"])
+
+    def stop(line: str) -> None:
+        if "epoch 2" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(Run("net", RECIPE, 2, tmp_path, save_every=0.0), data(), stop)
+    with pytest.raises(ValueError, match="other settings"):
+        train(Run("net", replace(RECIPE, epochs=3), 2, tmp_path), data())
+
+
+def test_the_file_says_how_it_was_made_and_how_good_it_is(tmp_path: Path) -> None:
+    target = train(Run("net", replace(RECIPE, epochs=1), 0, tmp_path), data(), lambda _: None)
+    trained = networks.load(target)
+    assert trained.facts["trained_on"] == "9"
+    assert trained.facts["held_out"] == "3"
+    assert float(trained.facts["test_accuracy"]) == pytest.approx(
+        accuracy(trained, data().test), abs=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        ResNet18(channels=1, classes=4, max_pool=True),
+        ResNet18(channels=3, classes=4, max_pool=False),
+        DenseNet169(channels=3, classes=4, layers=(2, 2)),
+    ],
+    ids=["max-pool", "no max-pool", "densenet"],
+)
+def test_folded_norms_leave_the_function_as_it_was(net: nn.Module) -> None:
+    net = net.double().eval()
+    for part in net.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            _stir(part)
+    channels = next(net.parameters()).shape[1]
+    x = torch.rand(2, channels, 16, 16, dtype=torch.float64)
+    expected: Tensor = net(x)
+    norms = _norms(net)
+    folded = networks.folded_norms(net)
+    assert _norms(folded) < norms
+    torch.testing.assert_close(folded(x), expected)
+
+
+def test_a_space_changes_the_units_and_not_the_answer(tmp_path: Path) -> None:
+    net = networks.build("resnet18, no max-pool", channels=3, classes=4)
+    facts = {"arch": "resnet18, no max-pool", "mean": "0.5,0.4,0.3", "std": "0.2,0.3,0.25"}
+    networks.save(tmp_path / "net.safetensors", net, facts)
+    trained = networks.load(tmp_path / "net.safetensors")
+    pixels = torch.rand(2, 3, 8, 8)
+    moved = trained.to_space("normalised", pixels)
+    torch.testing.assert_close(trained.in_space("normalised")(moved), trained.net(pixels))
+    low, high = trained.bounds("normalised")
+    torch.testing.assert_close(trained.to_space("normalised", torch.zeros(1, 3, 1, 1))[0], low)
+    torch.testing.assert_close(trained.to_space("normalised", torch.ones(1, 3, 1, 1))[0], high)
+
+
+def _stir(norm: nn.BatchNorm2d) -> None:
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    norm.running_mean.normal_()
+    norm.running_var.uniform_(0.5, 2)
+    nn.init.uniform_(norm.weight, 0.5, 2)
+    nn.init.normal_(norm.bias)
+
+
+def _norms(net: nn.Module) -> int:
+    return sum(isinstance(part, nn.BatchNorm2d) for part in net.modules())
