@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from credibly.data.sources import Source, open_source
     from credibly.decide.bootstrap import Interval, bootstrap, paired_difference
     from credibly.decide.compare import Comparison, compare
+    from credibly.decide.conformal import ConformalSets
+    from credibly.decide.flag import OutlierFlag
     from credibly.decide.learned import TrustScore, failure_score, outlier_score, tamper_score
     from credibly.decide.metrics import augrc, aurc, auroc, e_aurc, fpr_at_tpr, risk_coverage
     from credibly.decide.selective import ABSTAINED, Abstention, Decision, SelectiveClassifier
@@ -114,6 +116,7 @@ _HOME = {
     "ClassicalArrowHurwicz": "solve.constrained",
     "Classifier": "model.classifier",
     "Comparison": "decide.compare",
+    "ConformalSets": "decide.conformal",
     "ConstrainedMethod": "solve.constrained",
     "ConstrainedSolution": "profile.constrained",
     "Corruption": "evaluate.corruptions",
@@ -146,6 +149,7 @@ _HOME = {
     "ModelError": "errors",
     "OneVersusRestHinge": "model.losses",
     "Outcome": "evaluate.attacks.system",
+    "OutlierFlag": "decide.flag",
     "OutputError": "errors",
     "PGD": "evaluate.attacks.pgd",
     "Profile": "profile.profile",
@@ -230,6 +234,7 @@ __all__ = [
     "ClassicalArrowHurwicz",
     "Classifier",
     "Comparison",
+    "ConformalSets",
     "ConstrainedMethod",
     "ConstrainedSolution",
     "Corruption",
@@ -261,6 +266,7 @@ __all__ = [
     "ModelError",
     "OneVersusRestHinge",
     "Outcome",
+    "OutlierFlag",
     "OutputError",
     "Profile",
     "RejectionAware",

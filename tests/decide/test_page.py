@@ -8,13 +8,15 @@ import credibly as cr
 TEXT = (Path(__file__).parents[2] / "docs" / "decisions.md").read_text("utf-8")
 
 
-def test_the_example_of_the_page_runs(capsys):
-    code = re.search(r"```python\n(.*?)```", TEXT, re.DOTALL).group(1)
+def test_the_examples_of_the_page_run(capsys):
     names = {}
-    exec(compile(code, "decisions.md", "exec"), names)  # noqa: S102  # our own page
+    for code in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):  # each goes on from the last
+        exec(compile(code, "decisions.md", "exec"), names)  # noqa: S102  # our own page
     assert "answered" in capsys.readouterr().out
     assert len(names["verdicts"]) == 20
     assert 0.3 < names["decision"].coverage <= 1
+    assert names["sets"].shape == (20, 10)
+    assert not names["flag"].flag(names["new"]).all()
 
 
 @pytest.mark.parametrize("verdict", list(cr.Verdict))
