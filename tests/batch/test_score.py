@@ -144,6 +144,18 @@ def test_other_weights_and_other_data_do_not_go_on(clf, data, out, monkeypatch):
         cr.score(clf, data, out, **SMALL)
 
 
+def test_another_preprocess_does_not_go_on(clf, data, out, monkeypatch):
+    def scaled(factor):
+        return cr.Classifier(clf.net, classes=CLASSES, preprocess=lambda x: x / factor)
+
+    interrupted(scaled(torch.tensor(2.0)), data, out, monkeypatch)
+    for other in (scaled(torch.tensor(3.0)), clf):
+        with pytest.raises(cr.OutputError, match=r"preprocess was .*lambda.* and is now") as caught:
+            cr.score(other, data, out, **SMALL)
+        assert "--restart" in str(caught.value)
+    assert cr.score(scaled(torch.tensor(2.0)), data, out, **SMALL).resumed == 8
+
+
 def test_a_finished_file_is_kept_unless_said_otherwise(clf, data, out):
     cr.score(clf, data, out, **SMALL)
     before = out.read_bytes()

@@ -19,6 +19,7 @@ from credibly.data.sources import Source, open_source
 from credibly.errors import CrediblyError, InvalidArgumentError, OutputError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
+from credibly.model.code_digest import digest_of_callable
 from credibly.model.files import LoadedClassifier
 from credibly.model.fingerprint import digest_of_classifier, digest_of_space
 from credibly.model.inputs import enter
@@ -76,8 +77,9 @@ def score(
         resume: False drops the parts of an earlier run.
         overwrite: whether a finished file may be replaced.
         progress: show a bar, or a function called with the share done.
-        fingerprint: what identifies the model; by default a digest of its weights. A function
-            without weights has none: then a changed model is not noticed.
+        fingerprint: what identifies the model; by default a digest of its weights. A model that is
+            a function without weights has none: then a change of it is not noticed. One of
+            `preprocess` or `pick` is.
     """
     started = time.monotonic()
     require_table_extra()
@@ -152,6 +154,8 @@ def _settings(job: Job, gamma: object, weights: object, fingerprint: str | None)
         "classes": clf.classes,
         "bounds": job.bounds,
         "module": clf.module,
+        "preprocess": None if clf.preprocess is None else digest_of_callable(clf.preprocess),
+        "pick": None if clf.pick is None else digest_of_callable(clf.pick),
         "space": None if clf.space is None else clf.space.describe(),
         "space fingerprint": None if clf.space is None else digest_of_space(clf.space),
         "device": None if clf.device is None else clf.device.type,

@@ -31,7 +31,7 @@ def digest_of_parts(parts: Iterable[tuple[str, str]]) -> str:
 def digest_of_module(net: nn.Module) -> str:
     """SHA-256 over the kind of module and every parameter and buffer, by name."""
     kind = f"{type(net).__module__}.{type(net).__qualname__}"
-    tensors = [(name, _digest_of_tensor(t)) for name, t in net.state_dict().items() if _is_plain(t)]
+    tensors = [(name, digest_of_tensor(t)) for name, t in net.state_dict().items() if _is_plain(t)]
     return digest_of_parts([("kind", kind), *tensors])
 
 
@@ -81,13 +81,14 @@ def _words(value: object) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(_words(part) for part in value)}]"
     if isinstance(value, Tensor):
-        return _digest_of_tensor(value)
+        return digest_of_tensor(value)
     if hasattr(value, "__array__"):
         return f"array {np.asarray(value).tolist()}"
     return repr(value)
 
 
-def _digest_of_tensor(tensor: Tensor) -> str:
+def digest_of_tensor(tensor: Tensor) -> str:
+    """SHA-256 over the values of a tensor, with its type and shape."""
     flat = tensor.detach().cpu().contiguous().flatten()
     content = flat.view(-1).numpy().tobytes() if _numpy_has(flat) else _bits(flat)
     words = f"{tensor.dtype}{tuple(tensor.shape)}"
