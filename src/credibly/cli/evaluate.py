@@ -39,7 +39,7 @@ def evaluate(
     ] = None,
     gamma: o.Gamma = "auto",
     bounds: o.BoundsPair = None,
-    chunk_size: Annotated[int, typer.Option(min=1, help="Rows solved at a time.")] = 128,
+    chunk_size: o.ChunkSize = 128,
     resamples: Annotated[int, typer.Option(min=1, help="Of the bootstrap.")] = 1000,
     weights: o.Weights = None,
     outputs: o.Outputs = None,

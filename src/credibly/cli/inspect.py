@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -24,7 +22,7 @@ TRIED = 16
 
 def inspect(
     model: o.Model,
-    data: Annotated[Path | None, typer.Argument(help="File or folder of inputs.")] = None,
+    data: o.MaybeData = None,
     *,
     gamma: o.Gamma = "auto",
     bounds: o.BoundsPair = None,

@@ -1,4 +1,4 @@
-"""Options that `inspect` and `score` share, and how words become settings."""
+"""Options that the commands share, and how words become settings."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ Model = Annotated[
         ".pickle or .joblib file."
     ),
 ]
+Data = Annotated[Path, typer.Argument(help="File or folder of inputs.")]
+MaybeData = Annotated[Path | None, typer.Argument(help="File or folder of inputs.")]
 Weights = Annotated[
     Path | None,
     typer.Option(help="Weights (.safetensors) for the module.", rich_help_panel=_MODEL),
@@ -112,6 +114,7 @@ BoundsPair = Annotated[
     tuple[float, float] | None,
     typer.Option(metavar="LOW HIGH", help="Smallest and largest value of a feature."),
 ]
+ChunkSize = Annotated[int, typer.Option(min=1, help="Rows solved at a time.")]
 
 
 def load_model(

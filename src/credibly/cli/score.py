@@ -25,12 +25,12 @@ from credibly.cli import options as o
 
 def score(
     model: o.Model,
-    data: Annotated[Path, typer.Argument(help="File or folder of inputs.")],
+    data: o.Data,
     *,
     out: Annotated[Path, typer.Option(help="The Parquet file to write.")],
     gamma: o.Gamma = "auto",
     bounds: o.BoundsPair = None,
-    chunk_size: Annotated[int, typer.Option(min=1, help="Rows solved at a time.")] = 128,
+    chunk_size: o.ChunkSize = 128,
     shard_size: Annotated[int, typer.Option(min=1, help="Rows kept at a time.")] = 1024,
     restart: Annotated[bool, typer.Option("--restart", help="Drop an interrupted run.")] = False,
     overwrite: Annotated[
