@@ -169,3 +169,99 @@ def test_another_network_of_the_same_shape_is_refused():
     for use in (attached_credibility, cr.try_tradeoff, cr.try_assumption_2):
         with pytest.raises(cr.InvalidArgumentError, match="`clf`"):
             use(other, profile)
+
+
+SCALE = torch.tensor([0.5, 2.0, 1.0, 3.0, 0.7, 1.3, 1.0, 0.2], dtype=torch.float64)
+SPACES = {
+    "no space": None,
+    "a metric": cr.Space(scale=SCALE),
+    "a metric and a lock": cr.Space(scale=SCALE, locked=[2]),
+    "bounds of its own": cr.Space(bounds=(-0.55, 0.6)),
+}
+
+
+def inside(count, seed=11):
+    """Inputs strictly inside of bounds that some coordinates of x+ will reach."""
+    return models.inputs(count, seed=seed).clamp(-0.5, 0.5)
+
+
+def bounded(net, x0, space=None, weights=WEIGHTS):
+    bounds = None if space is not None and space.bounds is not None else (-0.55, 0.6)
+    clf = cr.Classifier(net, space=space)
+    return cr.credibility(clf, x0, weights=weights, solver=EXACT, bounds=bounds)
+
+
+def held(profile):
+    return ((profile.perturbed - 0.6).abs() < 1e-12) | ((profile.perturbed + 0.55).abs() < 1e-12)
+
+
+@pytest.mark.parametrize("space", list(SPACES.values()), ids=list(SPACES))
+def test_what_a_bound_holds_does_not_move(space):
+    net, x0 = models.smooth_network(), inside(3)
+    weights = 0.1 * WEIGHTS  # cheap enough to move that bounds are met
+    profile = bounded(net, x0, space, weights)
+    share = float(held(profile).double().mean())
+    assert 0.05 < share < 0.9
+    clf = cr.Classifier(net, space=space)
+    found = gradient_by_input(clf, profile, "full", products=60, accuracy=1e-13)
+    step = 1e-5 * torch.eye(8, dtype=torch.float64)
+    for n in range(3):
+        both = bounded(net, torch.cat([x0[n] + step, x0[n] - step]), space, weights)
+        ahead, behind = (both.credibility @ DIRECTION).chunk(2)
+        assert torch.allclose(found[n], (ahead - behind) / 2e-5, atol=2e-5)
+    if space is None or not space.locked:
+        assert float(found[held(profile)].abs().max()) < 1e-12
+
+
+def test_gradients_by_weights_and_parameters_know_of_active_bounds():
+    net, x0, weights = models.smooth_network(seed=3), inside(2), 0.1 * WEIGHTS
+    profile = bounded(net, x0, None, weights)
+    assert bool(held(profile).any())
+    tracked = weights.clone().requires_grad_(True)
+    c = attached_credibility(
+        cr.Classifier(net), profile, weights=tracked, accuracy=1e-13, products=60
+    )
+    (c * DIRECTION).sum().backward()
+    expected = oracles.finite_difference(
+        lambda w: along(bounded(net, x0, None, w)), weights, step=1e-4
+    )
+    assert torch.allclose(tracked.grad, expected, atol=1e-5)
+    weight, place, values, step = net[2].weight, (3, 4), [], 1e-5
+    for sign in (1, -1):
+        with torch.no_grad():
+            weight[place] += sign * step
+        values.append(along(bounded(net, x0, None, weights)))
+        with torch.no_grad():
+            weight[place] -= sign * step
+    assert float(weight.grad[place]) == pytest.approx(
+        (values[0] - values[1]) / (2 * step), abs=1e-5
+    )
+
+
+def test_both_forms_agree_on_active_bounds_without_curvature_of_the_model():
+    clf, x0 = models.affine_classifier(classes=5), models.inputs(4, 6).clamp(-0.5, 0.5)
+    profile = cr.credibility(clf, x0, weights=0.1 * WEIGHTS, solver=EXACT, bounds=(-0.55, 0.6))
+    assert bool(held(profile).any())
+    found = gradient_by_input(clf, profile, "outputs")
+    full = gradient_by_input(clf, profile, "full", products=60, accuracy=1e-13)
+    assert torch.allclose(found, full, atol=1e-9)
+
+
+def test_bounds_that_nothing_reaches_change_nothing():
+    net, x0 = models.smooth_network(), models.inputs(3)
+    wide = cr.credibility(
+        cr.Classifier(net), x0, weights=WEIGHTS, solver=EXACT, bounds=(-99.0, 99.0)
+    )
+    clf = cr.Classifier(net)
+    assert torch.allclose(
+        gradient_by_input(clf, wide, "full"), gradient_by_input(clf, solved(net, x0), "full"),
+        atol=1e-9,
+    )  # fmt: skip
+
+
+def test_tied_features_on_a_bound_are_refused():
+    net, x0 = models.smooth_network(), inside(3)
+    space = cr.Space(tied=[0, 0, 0, 0, -1, -1, -1, -1])
+    profile = bounded(net, x0, space, 0.01 * WEIGHTS)
+    with pytest.raises(cr.InvalidArgumentError, match=r"`profile`.*tied.*on a bound"):
+        attached_credibility(cr.Classifier(net, space=space), profile)

@@ -138,6 +138,10 @@ class Coordinates:
         """Those of flat values (n, D) that may move."""
         return values[:, self.slot >= 0]
 
+    def shared(self) -> Tensor:
+        """Coordinates (U,) that several tied features have in common."""
+        return torch.bincount(self.slot[self.slot >= 0]) > 1
+
     def check_inside(self) -> None:
         """The inputs themselves must keep the bounds of features that may move."""
         if self.low is None or self.high is None:

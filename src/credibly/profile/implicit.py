@@ -5,6 +5,8 @@ product with it is one linear solve. In general that is done by conjugate gradie
 Hessian-vector products. A piecewise-linear network has no curvature of its own, so Hess h = J^T M J
 with the Jacobian J of the m outputs and the curvature M of h in them, and the inverse is
 I - J^T M (I + J J^T M)^-1 J (Woodbury): m backwards and an m x m system, exactly.
+
+Coordinates that a bound holds do not move, so the system is that of the others alone.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import torch
 from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
+from credibly.model.bound import InSpace
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import (
     HessianProducts,
@@ -50,9 +53,9 @@ def attached_credibility(
 
     Backward through the result gives gradients by `x0`, by `weights` and by the parameters of the
     model, whichever require them; so a profile can stand inside a training loss or an attack. The
-    formula holds at a minimum where the model is twice differentiable and no bound is active. On a
-    ReLU network it is that of the linear piece x+ lies in, and x+ usually lies on the edge of
-    several: take it as a direction, not as a number.
+    formula holds at a minimum where the model is twice differentiable; what a bound holds there
+    stays where it is. On a ReLU network it is that of the linear piece x+ lies in, and x+ usually
+    lies on the edge of several: take it as a direction, not as a number.
 
     Args:
         clf: the classifier the profile was made with.
@@ -82,14 +85,14 @@ def attached_credibility(
     _check_curvature(curvature)
     clf, _ = enter_again(clf, profile.x0, profile.settings.space)
     check_same_model(clf, profile)
-    answer = clf.encode(profile.perturbed)
+    answer, free = _answer_and_free(clf, profile)
     clf = clf.based_at(given)  # locked and tied features of the input act through the model, too
     start = clf.encode(given)
     slope = tracked_slope(clf, answer, lambda losses: (losses.square() / (2 * w)).sum(1))
     mismatch = answer + slope - start  # zero at the answer; its graph is what counts
     problem = FitRiskProblem(clf, start.detach(), w.detach())
     x: Tensor = _ImplicitSolve.apply(  # type: ignore[no-untyped-call]  # torch has no types here
-        mismatch, answer, problem, _Linear(curvature, products, accuracy)
+        mismatch, answer, problem, _Linear(curvature, products, accuracy, free)
     )
     return -clf.losses(x)
 
@@ -101,27 +104,62 @@ class _Linear:
     curvature: Curvature
     products: int
     accuracy: float
+    free: Tensor | None
 
     def solve(self, problem: FitRiskProblem, x: Tensor, right: Tensor) -> Tensor:
-        """(I + Hess h)^-1 applied to `right`, shaped like x."""
+        """(I + Hess h)^-1 applied to `right`, shaped like x, over what no bound holds."""
+        right = self._freed(right)
         if self.curvature == "outputs":
-            return _woodbury(problem, x, right)
+            return _woodbury(problem, x, right, self.free)
 
         bend = HessianProducts(problem.classifier, x, problem.fit)
         found, _ = conjugate_gradients(
-            lambda v: v + bend(v) / 2, right, most=self.products, accuracy=self.accuracy
+            lambda v: v + self._freed(bend(v)) / 2,
+            right,
+            most=self.products,
+            accuracy=self.accuracy,
         )
         return found
 
+    def _freed(self, values: Tensor) -> Tensor:
+        return values if self.free is None else values * self.free
 
-def _woodbury(problem: FitRiskProblem, x: Tensor, right: Tensor) -> Tensor:
+
+def _woodbury(problem: FitRiskProblem, x: Tensor, right: Tensor, free: Tensor | None) -> Tensor:
     clf = problem.classifier
     outputs, jacobian = output_jacobian(clf, x)
+    if free is not None:
+        jacobian = jacobian * free.flatten(1).unsqueeze(1)
     _, bend = output_curvature(lambda z: problem.fit(clf.losses_of(z)) / 2, outputs)
     gram = jacobian @ jacobian.mT
     system = torch.eye(gram.shape[1]).to(gram) + gram @ bend
     inside: Tensor = torch.linalg.solve(system, jacobian @ right.flatten(1).unsqueeze(2))
     return right - (jacobian.mT @ (bend @ inside)).reshape(right.shape)
+
+
+def _answer_and_free(clf: Classifier, profile: Profile) -> tuple[Tensor, Tensor | None]:
+    """x+ as the solver sees it, and which of its coordinates no bound holds; None: all."""
+    answer = clf.encode(profile.perturbed)
+    limits = clf.limits(profile.settings.bounds)
+    if limits is None:
+        return answer, None
+    start = clf.encode(profile.x0)
+    for limit in limits:  # scales may have rounded what lay exactly on it
+        border = torch.as_tensor(limit, dtype=answer.dtype, device=answer.device)
+        near = 8 * torch.finfo(answer.dtype).eps * (border.abs() + start.abs())
+        on_it = border.isfinite() & ((answer - border).abs() <= near)
+        answer = torch.where(on_it, border, answer)
+    problem = FitRiskProblem(clf, start, _own_weights(profile), limits)
+    free = problem.free(problem.evaluate(answer))
+    if isinstance(clf, InSpace) and bool((clf.coordinates.shared() & ~free).any()):
+        raise InvalidArgumentError(
+            "profile",
+            expected="tied features that no bound holds",
+            came=f"{int((~free).any(1).sum())} samples with some on a bound",
+            remedy="Where a tied group stops depends on all of its features. Choose the other "
+            "samples, or solve without the tie or with wider bounds.",
+        )
+    return answer, free
 
 
 class _ImplicitSolve(torch.autograd.Function):
