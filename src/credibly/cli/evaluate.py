@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from credibly.cli import options as o
+from credibly.cli.spread import spread
 
 if TYPE_CHECKING:
     from credibly.cli.evaluation import Evaluation
     from credibly.evaluate.study_result import StudyResult
 
 
+@spread(without={"id_column"})
 def evaluate(
     model: o.Model,
     data: Annotated[Path, typer.Argument(help="File or folder of ordinary inputs.")],
@@ -41,22 +44,8 @@ def evaluate(
     bounds: o.BoundsPair = None,
     chunk_size: o.ChunkSize = 128,
     resamples: Annotated[int, typer.Option(min=1, help="Of the bootstrap.")] = 1000,
-    weights: o.Weights = None,
-    outputs: o.Outputs = None,
-    loss: o.Loss = None,
-    classes: o.Classes = None,
-    preprocess: o.Preprocess = None,
-    dtype: o.Dtype = None,
-    device: o.Device = None,
-    trust: o.Trust = None,
-    unsafe_pickle: o.UnsafePickle = False,
-    key: o.Key = None,
-    columns: o.Columns = None,
-    drop: o.Drop = None,
-    scale: o.Scale = None,
-    size: o.Size = None,
-    mode: o.Mode = None,
-    limit: o.Limit = None,
+    of_model: o.ModelOptions,
+    of_data: o.DataOptions,
 ) -> None:
     """Compare scores of trust on a model; started again, it goes on where it was."""
     from credibly.cli.evaluation import Evaluation, read_inputs
@@ -66,24 +55,18 @@ def evaluate(
     require_report_extra()
     place = label_place(labels, data)
     raw_labels(*place)  # what is wrong with them is said first
-    dropped = [*(drop or []), *([place[1]] if place[0] == data and place[1] else [])]
+    own = [place[1]] if place[0] == data and place[1] else []
     tabular = data.suffix.lower() in (".csv", ".tsv", ".parquet")
-    how: dict[str, Any] = {
-        "columns": columns, "drop": dropped if tabular else drop, "size": size, "key": key,
-        "scale": scale, "mode": mode, "limit": limit,
-    }  # fmt: skip
+    unlabelled = replace(of_data, drop=[*(of_data.drop or []), *own]) if tabular else of_data
     console = Console(highlight=False)
     with o.plain_warnings():
-        ordinary = read_inputs(data, **how)
-        foreign = [read_inputs(path, **{**how, "drop": drop}) for path in outliers or ()]
-        loaded = o.load_model(
-            model, trust=trust, unsafe=unsafe_pickle, classes=classes, dtype=dtype,
-            weights=weights, outputs=outputs, loss=loss, preprocess=preprocess, device=device,
-        )  # fmt: skip
+        ordinary = read_inputs(data, unlabelled)
+        foreign = [read_inputs(path, of_data) for path in outliers or ()]
+        loaded = of_model.load(model)
         work = Evaluation.of(
             loaded, ordinary, place, attacks=attack or (), corruptions=corruptions,
             outliers=foreign, gamma=o.as_gamma(gamma), bounds=bounds, chunk_size=chunk_size,
-            limited=limit is not None,
+            limited=of_data.limit is not None,
         )  # fmt: skip
         result = _run(work, out, resamples, console)
     _print(console, result, out)

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from credibly.cli import options as o
+from credibly.cli.spread import spread
 
 if TYPE_CHECKING:
     from credibly.data.sources import Source
@@ -20,45 +21,25 @@ TRIED = 16
 """Rows that are solved for an estimate of passes and time."""
 
 
+@spread()
 def inspect(
     model: o.Model,
     data: o.MaybeData = None,
     *,
     gamma: o.Gamma = "auto",
     bounds: o.BoundsPair = None,
-    weights: o.Weights = None,
-    outputs: o.Outputs = None,
-    loss: o.Loss = None,
-    classes: o.Classes = None,
-    preprocess: o.Preprocess = None,
-    dtype: o.Dtype = None,
-    device: o.Device = None,
-    trust: o.Trust = None,
-    unsafe_pickle: o.UnsafePickle = False,
-    key: o.Key = None,
-    columns: o.Columns = None,
-    drop: o.Drop = None,
-    id_column: o.Id = None,
-    scale: o.Scale = None,
-    size: o.Size = None,
-    mode: o.Mode = None,
-    limit: o.Limit = None,
+    of_model: o.ModelOptions,
+    of_data: o.DataOptions,
 ) -> None:
     """Say what MODEL is; with DATA, check the model on it and estimate the cost of `score`."""
     console = Console(highlight=False)
     with o.plain_warnings():
-        loaded = o.load_model(
-            model, trust=trust, unsafe=unsafe_pickle, classes=classes, dtype=dtype,
-            weights=weights, outputs=outputs, loss=loss, preprocess=preprocess, device=device,
-        )  # fmt: skip
+        loaded = of_model.load(model)
         _print(console, "model", _about_model(loaded))
         if data is None:
             console.print("Name a file of inputs, too, and the model is checked on it.")
             return
-        source = o.open_data(
-            data, columns=columns, drop=drop, size=size, key=key, id_column=id_column,
-            scale=scale, mode=mode, limit=limit,
-        )  # fmt: skip
+        source = of_data.open(data)
         _print(console, "data", _about_data(source))
         tried = _tried(loaded.classifier, source, o.as_gamma(gamma), bounds)
         _print(console, "score", tried)

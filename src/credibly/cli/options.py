@@ -6,8 +6,9 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -117,36 +118,69 @@ BoundsPair = Annotated[
 ChunkSize = Annotated[int, typer.Option(min=1, help="Rows solved at a time.")]
 
 
-def load_model(
-    spec: str, *, trust: list[str] | None, unsafe: bool, classes: str | None, dtype: str | None,
-    **settings: Any,
-) -> LoadedClassifier:  # fmt: skip
-    """The model that the options describe; modules in the working folder can be named."""
-    import torch
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """What a command asks about the model."""
 
-    from credibly.model.files import load_classifier
+    weights: Weights = None
+    outputs: Outputs = None
+    loss: Loss = None
+    classes: Classes = None
+    preprocess: Preprocess = None
+    dtype: Dtype = None
+    device: Device = None
+    trust: Trust = None
+    unsafe_pickle: UnsafePickle = False
 
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
-    return load_classifier(
-        spec,
-        trusted=True if unsafe else tuple(trust or ()),
-        classes=_class_names(classes),
-        dtype=None if dtype is None else getattr(torch, dtype),
-        **settings,
-    )
+    def load(self, spec: str) -> LoadedClassifier:
+        """The model that the options describe; modules in the working folder can be named."""
+        import torch
+
+        from credibly.model.files import load_classifier
+
+        if str(Path.cwd()) not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+        return load_classifier(
+            spec,
+            trusted=True if self.unsafe_pickle else tuple(self.trust or ()),
+            classes=_class_names(self.classes),
+            dtype=None if self.dtype is None else getattr(torch, self.dtype),
+            weights=self.weights,
+            outputs=self.outputs,
+            loss=self.loss,
+            preprocess=self.preprocess,
+            device=self.device,
+        )
 
 
-def open_data(
-    path: Path, *, columns: list[str] | None, drop: list[str] | None, size: str | None,
-    **settings: Any,
-) -> Source:  # fmt: skip
-    """The data that the options describe."""
-    from credibly.data.sources import open_source
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """What a command asks about the data."""
 
-    return open_source(
-        path, columns=_split(columns) or None, drop=_split(drop), size=_size(size), **settings
-    )
+    key: Key = None
+    columns: Columns = None
+    drop: Drop = None
+    id_column: Id = None
+    scale: Scale = None
+    size: Size = None
+    mode: Mode = None
+    limit: Limit = None
+
+    def open(self, path: Path) -> Source:
+        """The data that the options describe."""
+        from credibly.data.sources import open_source
+
+        return open_source(
+            path,
+            columns=_split(self.columns) or None,
+            drop=_split(self.drop),
+            size=_size(self.size),
+            key=self.key,
+            id_column=self.id_column,
+            scale=self.scale,
+            mode=self.mode,
+            limit=self.limit,
+        )
 
 
 def as_gamma(text: str) -> float | Literal["auto"]:

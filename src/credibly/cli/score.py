@@ -21,8 +21,10 @@ from rich.progress import (
 from rich.text import Text
 
 from credibly.cli import options as o
+from credibly.cli.spread import spread
 
 
+@spread()
 def score(
     model: o.Model,
     data: o.Data,
@@ -36,37 +38,16 @@ def score(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a finished output.")
     ] = False,
-    weights: o.Weights = None,
-    outputs: o.Outputs = None,
-    loss: o.Loss = None,
-    classes: o.Classes = None,
-    preprocess: o.Preprocess = None,
-    dtype: o.Dtype = None,
-    device: o.Device = None,
-    trust: o.Trust = None,
-    unsafe_pickle: o.UnsafePickle = False,
-    key: o.Key = None,
-    columns: o.Columns = None,
-    drop: o.Drop = None,
-    id_column: o.Id = None,
-    scale: o.Scale = None,
-    size: o.Size = None,
-    mode: o.Mode = None,
-    limit: o.Limit = None,
+    of_model: o.ModelOptions,
+    of_data: o.DataOptions,
 ) -> None:
     """Solve the profile of every row of DATA; started again, it goes on where it was."""
     from credibly.batch.score import score as score_rows
 
     console = Console(highlight=False)
     with o.plain_warnings():
-        source = o.open_data(
-            data, columns=columns, drop=drop, size=size, key=key, id_column=id_column,
-            scale=scale, mode=mode, limit=limit,
-        )  # fmt: skip
-        loaded = o.load_model(
-            model, trust=trust, unsafe=unsafe_pickle, classes=classes, dtype=dtype,
-            weights=weights, outputs=outputs, loss=loss, preprocess=preprocess, device=device,
-        )  # fmt: skip
+        source = of_data.open(data)
+        loaded = of_model.load(model)
         try:
             with _bar(len(source)) as tick:
                 report = score_rows(

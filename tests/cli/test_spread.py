@@ -1,0 +1,59 @@
+import inspect
+from dataclasses import dataclass, fields
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from credibly.cli import options
+from credibly.cli.evaluate import evaluate
+from credibly.cli.inspect import inspect as inspect_model
+from credibly.cli.score import score
+from credibly.cli.spread import spread
+
+
+@dataclass(frozen=True, kw_only=True)
+class Colour:
+    shade: Annotated[str, typer.Option(help="Which one.")] = "red"
+    depth: Annotated[int, typer.Option(min=1)] = 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["wall"], "wall red 3"),
+        (["wall", "--shade", "blue", "--depth", "5"], "wall blue 5"),
+        (["wall", "--depth", "0"], "not in the range"),
+    ],
+)
+def test_fields_of_a_group_are_options_of_their_own(arguments, words):
+    @spread()
+    def paint(what: str, *, colour: Colour) -> None:
+        typer.echo(f"{what} {colour.shade} {colour.depth}")
+
+    app = typer.Typer()
+    app.command()(paint)
+    assert words in CliRunner().invoke(app, arguments).output
+
+
+def test_what_is_left_out_keeps_its_default():
+    seen = []
+
+    @spread(without={"depth"})
+    def paint(*, colour: Colour) -> None:
+        seen.append(colour)
+
+    assert list(inspect.signature(paint).parameters) == ["shade"]
+    paint(shade="green")
+    assert seen == [Colour(shade="green", depth=3)]
+
+
+@pytest.mark.parametrize("command", [inspect_model, score, evaluate])
+def test_the_commands_offer_every_shared_option(command):
+    groups = (options.ModelOptions, options.DataOptions)
+    shared = {field.name: field.default for group in groups for field in fields(group)}
+    offered = inspect.signature(command).parameters
+    missing = {name for name in shared if name not in offered}
+    assert missing == ({"id_column"} if command is evaluate else set())
+    assert all(offered[name].default == shared[name] for name in shared if name in offered)
