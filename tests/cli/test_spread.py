@@ -24,7 +24,7 @@ class Colour:
     [
         (["wall"], "wall red 3"),
         (["wall", "--shade", "blue", "--depth", "5"], "wall blue 5"),
-        (["wall", "--depth", "0"], "not in the range"),
+        (["wall", "--depth", "0"], "--depth"),
     ],
 )
 def test_fields_of_a_group_are_options_of_their_own(arguments, words):
