@@ -1,0 +1,249 @@
+"""What attackers who know can do: attacks A0 to A8 on a bare network and on three systems.
+
+    python -m experiments.adaptive --out FOLDER                 # the embedded network, minutes
+    python -m experiments.adaptive --model FILE --test TEST.npz --held-out HELD.npz \
+        --transfer-model OTHER --images 200 --norm linf l2 --device cuda --processes 8 --out FOLDER
+    python -m experiments.adaptive --tables FOLDER --json results/adaptive-NAME.json
+
+b: the model's class. B: the most credible class. A: the model's class, answered at 90 % coverage.
+T: the model's class, unless it is flagged as tampered with, at 95 % coverage. Scores and thresholds
+are learned from held-out images, never from those that are attacked. A cell is the share of images
+on which the attack succeeds: wrong, and for A and T wrong and answered.
+
+Cells that are in the folder are not computed again. Any number of processes may work on one folder,
+with the same or with different --systems, --norm and --attacks; --processes starts some.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import credibly as cr
+from credibly.data.sample import load_sample
+from credibly.decide.learned import score_from_json
+from credibly.errors import FileFormatError, InvalidArgumentError
+from experiments import cifar10, networks
+from experiments.adaptive_attacks import RADII, SYSTEMS, Counted, Subject, jobs
+from experiments.adaptive_tables import printed
+from experiments.adaptive_work import Folder, digest, plain, work
+
+COVERAGE = {"A": 0.9, "T": 0.95}
+HELD_OUT = 2000
+"""Images at the end of the training set on which the networks were not trained."""
+
+Pair = tuple[Tensor, Tensor]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compute what is missing, then print the tables; how many jobs were done here."""
+    given = parsed(arguments)
+    if given.tables is not None:
+        return _tables(given.tables, given.json)
+    if given.processes > 1:
+        return _together(list(sys.argv[1:] if arguments is None else arguments), given)
+    folder = Folder(given.out, given.inputs or given.out / "inputs")
+    folder.prepare()
+    subject = prepare(given, folder)
+    done = work(subject, jobs(subject, given), folder)
+    if not given.quiet:
+        _tables(given.out, given.json)
+    return done
+
+
+def prepare(given: argparse.Namespace, folder: Folder) -> Subject:
+    """Load everything, and set the systems up on held-out images, once for a folder."""
+    net, test, held = _network_and_images(given)
+    refuse_common(test[0], held[0])
+    clf = cr.Classifier(Counted(net.to(given.device).eval().requires_grad_(False)))
+    x, labels, ordinary = (t.to(given.device) for t in (*test, held[0]))
+    other = None
+    if given.transfer_model is not None:
+        other = cr.Classifier(Counted(networks.load(given.transfer_model, given.device).net))
+    folder.refuse_others(
+        {
+            "network": "embedded" if given.model is None else given.model.stem,
+            "weights": digest(list(net.state_dict().values())),
+            "images": len(x), "of the images": digest([x, labels]),
+            "held-out images": len(ordinary), "of the held-out images": digest([ordinary]),
+            "gamma": given.gamma or "auto", "effort": given.effort, "seed": given.seed,
+            "precision": str(x.dtype),
+        }
+    )  # fmt: skip
+    found = folder.once("systems.json", lambda: calibration(clf, ordinary, given))
+    return Subject(clf, x, labels, systems(found, given), other)
+
+
+def calibration(clf: cr.Classifier, held: Tensor, given: argparse.Namespace) -> dict[str, Any]:
+    """Gamma, scores and thresholds by one solve of held-out images."""
+    gamma = cr.auto_gamma(clf, held) if given.gamma is None else given.gamma
+    solver = cr.Hybrid(effort=given.effort)
+    profile = cr.credibility(
+        clf, held, gamma=gamma, solver=solver, chunk_size=given.chunk_size, progress=False
+    )  # fmt: skip
+    scores = {"A": cr.failure_score(profile), "T": cr.tamper_score(profile)}
+    thresholds = {}
+    for letter, score in scores.items():
+        ranked = score(profile).double().sort(descending=True).values
+        thresholds[letter] = float(ranked[max(1, round(COVERAGE[letter] * len(ranked))) - 1])
+    return plain(
+        {
+            "gamma": gamma, "solver": repr(solver), "coverage": COVERAGE, "thresholds": thresholds,
+            "scores": {letter: score.as_json() for letter, score in scores.items()},
+        }
+    )  # fmt: skip
+
+
+def systems(found: dict[str, Any], given: argparse.Namespace) -> dict[str, cr.System]:
+    """The four systems; one gamma and one solver, so that they can share profiles."""
+    common: dict[str, Any] = {
+        "gamma": found["gamma"], "solver": cr.Hybrid(effort=given.effort),
+        "chunk_size": given.chunk_size,
+    }  # fmt: skip
+    ranked = {
+        letter: cr.System(
+            score=score_from_json(found["scores"][letter]), threshold=threshold, **common
+        )
+        for letter, threshold in found["thresholds"].items()
+    }
+    return {
+        "b": cr.System(chunk_size=given.chunk_size),
+        "B": cr.System(decision="profile", **common),
+        **ranked,
+    }
+
+
+def refuse_common(x: Tensor, held: Tensor) -> None:
+    """No image may set a threshold and be attacked."""
+    common = {digest([image]) for image in x} & {digest([image]) for image in held}
+    if common:
+        raise InvalidArgumentError(
+            "held_out",
+            expected="images other than those that are attacked",
+            came=f"{len(common)} that are both",
+            remedy="Take held-out images of the training set.",
+        )
+
+
+def _network_and_images(given: argparse.Namespace) -> tuple[nn.Module, Pair, Pair]:
+    """The network, the images that are attacked, and those that set thresholds."""
+    count, held_count = given.images, given.held_out_images
+    if given.model is None:
+        sample = load_sample()
+        known = sample.images, sample.labels  # all are test images: the last ones set thresholds
+        first, last = known, known
+    else:
+        first = _arrays(given.test) if given.test else _cifar10(given.data, "test")
+        last = _arrays(given.held_out) if given.held_out else _cifar10(given.data, "train")
+        last = last[0][-HELD_OUT:], last[1][-HELD_OUT:]
+    net = load_sample().net if given.model is None else networks.load(given.model).net
+    test = first[0][:count], first[1][:count]
+    return net, test, (last[0][-held_count:], last[1][-held_count:])
+
+
+def _cifar10(folder: Path | None, part: str) -> Pair:
+    if folder is None:
+        raise InvalidArgumentError(
+            "data",
+            expected="the folder of CIFAR-10, or both --test and --held-out",
+            came="None",
+            remedy="Pass --data FOLDER.",
+        )
+    split = cifar10.load(folder, part)
+    return split.images, split.labels
+
+
+def _arrays(path: Path) -> Pair:
+    """Images in [0, 1] and labels from an .npz of bytes: (n, h, w) or (n, h, w, channels)."""
+    with np.load(path, allow_pickle=False) as file:
+        if not {"images", "labels"} <= set(file.files) or file["images"].dtype != np.uint8:
+            message = f"{path}: needs `images` of uint8 and `labels`, has {sorted(file.files)}"
+            raise FileFormatError(message)
+        raw, labels = file["images"], file["labels"].astype(np.int64)
+    pixels = torch.from_numpy(raw).float() / 255
+    channels_first = pixels.unsqueeze(1) if pixels.dim() == 3 else pixels.permute(0, 3, 1, 2)
+    return channels_first.contiguous(), torch.from_numpy(labels)
+
+
+def _tables(out: Path, path: Path | None) -> int:
+    numbers = printed(out)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _together(arguments: list[str], given: argparse.Namespace) -> int:
+    """Start processes that share the folder; the tables are printed once, at the end."""
+    command = [sys.executable, "-m", "experiments.adaptive", *arguments, "--processes", "1"]
+    threads = str(max(1, (os.cpu_count() or 1) // given.processes))
+    # segments that grow leave more of the device to the others
+    alone = {"OMP_NUM_THREADS": threads, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    running = [
+        subprocess.Popen([*command, "--quiet"], env=os.environ | alone)  # noqa: S603
+        for _ in range(given.processes)
+    ]
+    failed = [code for code in [process.wait() for process in running] if code != 0]
+    _tables(given.out, given.json)
+    if failed:
+        sys.exit(f"{len(failed)} of {given.processes} processes failed; their messages are above")
+    return 0
+
+
+def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--out", type=Path, help="folder of the cells")
+    add("--inputs", type=Path, help="folder of perturbed inputs, some 100 MB; default OUT/inputs")
+    add("--tables", type=Path, metavar="OUT", help="only print the tables of a folder")
+    add("--json", type=Path, help="write the tables here, too")
+    add("--model", type=Path, help="a network of experiments.networks; default: the embedded one")
+    add("--transfer-model", type=Path, help="one that was trained independently")
+    add("--data", type=Path, help="folder of CIFAR-10")
+    add("--test", type=Path, help=".npz with `images` and `labels` of uint8, instead of --data")
+    add("--held-out", type=Path, help="likewise, for scores and thresholds")
+    add("--images", type=int, default=6)
+    add("--held-out-images", type=int, default=50)
+    add("--systems", default=SYSTEMS, help="some of b (bare), B, A and T")
+    add("--norm", nargs="+", choices=tuple(RADII), default=["linf"])
+    add("--radii", type=float, nargs="+", help=f"default {RADII}")
+    add("--attacks", nargs="+", help="only rows with one of these in the name, such as A3 pgd")
+    add("--sanity", action=argparse.BooleanOptionalAction, default=True)
+    add("--steps", type=int, default=20, help="of A2 to A6")
+    add("--restarts", type=int, default=1, help="likewise")
+    add("--pgd-steps", type=int, default=100)
+    add("--pgd-restarts", type=int, default=10)
+    add("--apgd-steps", type=int, default=100)
+    add("--model-queries", type=int, default=200, help="of Square on the bare model")
+    add("--queries", type=int, default=20, help="of Square on systems that solve")
+    add("--gamma", type=float, help="by default that of auto_gamma on held-out images")
+    add("--effort", type=float, default=0.5, help="of the deployed Hybrid solver")
+    add("--seed", type=int, default=0)
+    add("--chunk-size", type=int, default=512)
+    add("--deep-chunk-size", type=int, default=64, help="of A4 and A5, which want much memory")
+    add("--device", default="cpu")
+    add("--processes", type=int, default=1)
+    add("--quiet", action="store_true", help="no tables at the end")
+    given = parser.parse_args(arguments)
+    if given.tables is None and given.out is None:
+        parser.error("one of --out and --tables is needed")
+    if not set(given.systems) <= set(SYSTEMS) or not given.systems:
+        parser.error(f"--systems {given.systems!r}: some of {SYSTEMS} are possible")
+    return given
+
+
+if __name__ == "__main__":
+    main()

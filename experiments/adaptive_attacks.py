@@ -1,0 +1,297 @@
+"""The attacks of the adaptive table: which there are, and what each costs by design.
+
+Some do not depend on the system that is attacked: PGD, APGD, Square on the bare model, the inverse
+map. Their inputs are made once for each norm and eps and judged by every system. The others attack
+one system by its own goal; where a system can refuse (A and T), they know of its threshold (A8).
+Unaware of it they would see the bare model alone, which the row `pgd on the margin` is.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import credibly as cr
+from credibly.model.derivatives import BACKWARD, FORWARD
+
+RADII = {"linf": (0.01, 0.02, 0.03), "l2": (0.1, 0.25, 0.5)}
+LARGE = {"linf": 0.3, "l2": 10.0}
+"""Radii at which every class can be reached: no system may survive there."""
+
+SYSTEMS = "bBAT"
+LONGER = 4
+"""More steps for the sanity list: this many times as many."""
+
+NEAREST = {"deepfool": "deepfool (nearest)", "carlini-wagner": "carlini-wagner (nearest)"}
+BLACK_BOX = "square"
+LIBRARIES = {"apgd": "pyautoattack", "(nearest)": "foolbox"}
+Settings = dict[str, Any]
+
+
+class Counted(nn.Module):
+    """A network that counts the images it sees, forwards and backwards, and its calls."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+        self.passes, self.calls = 0.0, 0
+        self.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.net(x)
+        self.calls += 1
+        self.passes += FORWARD * len(x)
+        if outputs.requires_grad:
+            outputs.register_hook(self._backward)  # type: ignore[no-untyped-call]
+        return outputs
+
+    def _backward(self, slope: Tensor) -> None:
+        # a backward through a backward is counted as one: such attacks cost more than is counted
+        self.passes += BACKWARD * len(slope)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is attacked: a network, test images, and the systems set up on held-out images.
+
+    Attributes:
+        clf: the classifier of pixels.
+        x: images (n, ...) in [0, 1].
+        labels: their classes.
+        systems: by letter, with thresholds.
+        other: a network trained independently, or None.
+    """
+
+    clf: cr.Classifier
+    x: Tensor
+    labels: Tensor
+    systems: Mapping[str, cr.System]
+    other: cr.Classifier | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """One piece of work: inputs that are made once, and the systems that judge them.
+
+    Attributes:
+        attack: its name in the table.
+        norm: 'linf', 'l2' or 'none'.
+        eps: radius; 0 where there is none.
+        systems: letters of those that judge.
+        settings: what must not differ between runs in one folder.
+        find: makes candidates (c, n, ...).
+        early: whether to begin with it, because it takes long.
+    """
+
+    attack: str
+    norm: str
+    eps: float
+    systems: str
+    settings: Settings
+    find: Callable[[], Tensor]
+    early: bool = False
+
+    @property
+    def shared(self) -> bool:
+        """Whether several systems judge the same inputs."""
+        return len(self.systems) > 1
+
+
+def jobs(subject: Subject, given: argparse.Namespace) -> list[Job]:
+    """Everything that the command line asks for."""
+    solving = [letter for letter in given.systems if letter != "b"]
+    judges = SYSTEMS if solving else "b"
+    found = [Job("clean", "none", 0.0, judges, {}, lambda: subject.x[None])]
+    for kind, name in NEAREST.items():
+        settings = {"name": kind, "library": "foolbox"}
+        make = _Nearest(subject, kind)
+        found.append(Job(name, "none", 0.0, judges, settings, make))
+    for norm in given.norm:
+        for eps in given.radii or RADII[norm]:
+            found += _shared(subject, given, norm, eps, judges)
+            for letter in solving:
+                found += _own(subject, given, norm, eps, letter)
+        if given.sanity:
+            found += _sanity(subject, given, norm, judges)
+    chosen = [job for job in found if given.attacks is None or _named(job.attack, given.attacks)]
+    return _installed(chosen)
+
+
+def described(attack: cr.Attack) -> Settings:
+    """What an attack was told, as plain values; batches do not count."""
+    skipped = ("system", "chunk_size", "surrogate", "eps", "norm")
+    values = {f.name: getattr(attack, f.name) for f in fields(attack) if f.name not in skipped}
+    return {"name": type(attack).__name__} | {
+        name: list(value) if isinstance(value, tuple)
+        else value if value is None or isinstance(value, (int, float, str)) else repr(value)
+        for name, value in values.items()
+    }  # fmt: skip
+
+
+def _common(given: argparse.Namespace, norm: str, eps: float) -> dict[str, Any]:
+    return {
+        "eps": eps, "norm": norm, "bounds": (0.0, 1.0), "seed": given.seed,
+        "chunk_size": given.chunk_size,
+    }  # fmt: skip
+
+
+def _shared(
+    subject: Subject, given: argparse.Namespace, norm: str, eps: float, judges: str
+) -> Iterator[Job]:
+    """A0, A1, A7 on the bare model, and A6, whose inputs depend on gamma alone."""
+    common = _common(given, norm, eps)
+    clf, x, y = subject.clf, subject.x, subject.labels
+    size = eps / 10 if norm == "l2" else min(0.005 if eps <= 0.01 else 0.01, eps / 2)
+    plain: dict[str, cr.Attack] = {
+        "pgd (A0)": cr.PGD(
+            **common, steps=given.pgd_steps, step_size=size, restarts=given.pgd_restarts
+        ),
+        "pgd on the margin (A0)": cr.PGD(**common, steps=given.pgd_steps, loss="goal", keep="best"),
+        "square on the model (A7)": cr.Square(**common, steps=given.model_queries),
+    }
+    if judges != "b":
+        plain["inverse map (A6)"] = cr.InverseMap(
+            **common, steps=given.steps, system=subject.systems["B"]
+        )
+    for name, attack in plain.items():
+        find = _Restarts(attack, clf, x, y)
+        yield Job(name, norm, eps, judges, described(attack), find)
+    for title, source in (("", None), ("transferred ", subject.other)):
+        if title and source is None:
+            continue
+        for kind, name in (("ce", "apgd-ce"), ("dlr-targeted", "apgd-dlr-t")):
+            one = cr.TransferAPGD(**common, steps=given.apgd_steps, surrogate=source, kinds=(kind,))
+            settings = described(one) | ({"from": given.transfer_model.stem} if source else {})
+            find = _Targets(one, clf, x, y)
+            yield Job(f"{title}{name} (A1)", norm, eps, judges, settings, find)
+
+
+def _own(
+    subject: Subject, given: argparse.Namespace, norm: str, eps: float, letter: str
+) -> Iterator[Job]:
+    """A2 to A5 and A7 on one system; A8 where it can refuse."""
+    for name, attack in _knowing(subject, given, norm, eps, letter).items():
+        find = _Restarts(attack, subject.clf, subject.x, subject.labels)
+        yield Job(name, norm, eps, letter, described(attack), find)
+
+
+def _knowing(
+    subject: Subject, given: argparse.Namespace, norm: str, eps: float, letter: str
+) -> dict[str, cr.Attack]:
+    system = subject.systems[letter]
+    refuses = system.score is not None
+    system = replace(system, aware=refuses)
+    common = {**_common(given, norm, eps), "system": system}
+    more = {**common, "steps": given.steps, "restarts": given.restarts}
+    deep = {**more, "chunk_size": given.deep_chunk_size}
+    found: dict[str, cr.Attack] = {
+        "bpda (A2": cr.BPDA(**more),
+        "implicit, full (A3": cr.ImplicitGradient(**more, accuracy=1e-3),
+        "implicit, outputs (A3": cr.ImplicitGradient(**more, curvature="outputs"),
+        "unrolled 20 (A4": cr.Unrolled(**deep, length=20, rate=0.02),
+        "unrolled 5 (A4": cr.Unrolled(**deep, length=5, rate=0.05),
+        "gauss-newton (A5": cr.Surrogate(**deep),
+        "square on the system (A7": cr.Square(**common, steps=given.queries),
+    }
+    if refuses:
+        found["pgd, profile left out (A0"] = cr.PGD(**common, steps=given.pgd_steps)
+    return {f"{name}{', A8' * refuses})": attack for name, attack in found.items()}
+
+
+def _sanity(
+    subject: Subject, given: argparse.Namespace, norm: str, judges: str
+) -> Iterator[Job]:  # fmt: skip
+    """Cells that the sanity list needs: more steps at the smallest eps, and a large eps."""
+    least, large = min(given.radii or RADII[norm]), LARGE[norm]
+    for job in _shared(subject, given, norm, large, judges):
+        if job.attack in ("pgd on the margin (A0)", "inverse map (A6)"):
+            yield job
+    for letter in given.systems:
+        if letter == "b":
+            short: cr.Attack = cr.PGD(
+                **_common(given, norm, least), steps=given.pgd_steps, loss="goal", keep="best"
+            )
+            name = "pgd on the margin (A0)"
+        else:
+            name, short = _probe(_knowing(subject, given, norm, least, letter))
+            name, far = _probe(_knowing(subject, given, norm, large, letter))
+            find = _Restarts(far, subject.clf, subject.x, subject.labels)
+            yield Job(name, norm, large, letter, described(far), find)
+        longer = replace(short, steps=LONGER * short.steps)
+        find = _Restarts(longer, subject.clf, subject.x, subject.labels)
+        title = f"{name}, {LONGER} times the steps"
+        yield Job(title, norm, least, letter, described(longer), find, early=True)
+
+
+def _probe(attacks: Mapping[str, cr.Attack]) -> tuple[str, cr.Attack]:
+    """The implicit gradient by outputs: on ReLU networks the strongest of the knowing ones."""
+    return next(item for item in attacks.items() if item[0].startswith("implicit, outputs"))
+
+
+@dataclass(frozen=True)
+class _Restarts:
+    """Every candidate of an attack."""
+
+    attack: cr.Attack
+    clf: cr.Classifier
+    x: Tensor
+    labels: Tensor
+
+    def __call__(self) -> Tensor:
+        return self.attack.all_restarts(self.clf, self.x, self.labels)
+
+
+@dataclass(frozen=True)
+class _Targets(_Restarts):
+    """APGD, all targets in one batch rather than one after the other: the same, fewer calls."""
+
+    def __call__(self) -> Tensor:
+        attack = self.attack
+        assert isinstance(attack, cr.TransferAPGD)
+        if attack.kinds == ("ce",):
+            return super().__call__()
+        with torch.no_grad():
+            losses = (attack.surrogate or self.clf).losses(self.x)
+        order = losses.argsort(dim=1, stable=True)
+        others = order[order != self.labels[:, None]].reshape(len(order), -1)[:, : attack.targets]
+        count = others.shape[1]
+        found = attack.all_restarts(
+            self.clf,
+            self.x.repeat(count, *[1] * (self.x.dim() - 1)),
+            self.labels.repeat(count),
+            target=others.T.flatten(),
+        )
+        return found.reshape(count, *self.x.shape)
+
+
+@dataclass(frozen=True)
+class _Nearest:
+    """A minimum-norm attack of foolbox on the bare model."""
+
+    subject: Subject
+    kind: str
+
+    def __call__(self) -> Tensor:
+        s = self.subject
+        found = cr.minimum_norm_attacks(
+            s.clf, s.x, bounds=(0.0, 1.0), attacks=[self.kind], labels=s.labels
+        )
+        return found[self.kind][None]
+
+
+def _named(attack: str, wanted: list[str]) -> bool:
+    return attack == "clean" or any(part in attack for part in wanted)
+
+
+def _installed(wanted: list[Job]) -> list[Job]:
+    """Jobs whose library is there; a line for each library that is not."""
+    missing = {part: name for part, name in LIBRARIES.items() if find_spec(name) is None}
+    for part, name in missing.items():
+        print(f"{name} is not installed: rows with '{part}' are left out", flush=True)
+    return [job for job in wanted if not any(part in job.attack for part in missing)]
