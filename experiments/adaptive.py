@@ -34,7 +34,8 @@ from credibly.data.sample import load_sample
 from credibly.decide.learned import score_from_json
 from credibly.errors import FileFormatError, InvalidArgumentError
 from experiments import cifar10, networks
-from experiments.adaptive_attacks import RADII, SYSTEMS, Counted, Subject, jobs
+from experiments.adaptive_attacks import RADII, SYSTEMS, Subject, jobs
+from experiments.adaptive_inputs import Counted
 from experiments.adaptive_tables import printed
 from experiments.adaptive_work import Folder, digest, plain, work
 

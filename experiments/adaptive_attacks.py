@@ -14,11 +14,11 @@ from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import credibly as cr
-from credibly.model.derivatives import BACKWARD, FORWARD
+from credibly.evaluate.attacks.transfer import Kind
+from experiments.adaptive_inputs import Nearest, Restarts, ScaledBack, Targets
 
 RADII = {"linf": (0.01, 0.02, 0.03), "l2": (0.1, 0.25, 0.5)}
 LARGE = {"linf": 0.3, "l2": 10.0}
@@ -32,28 +32,6 @@ NEAREST = {"deepfool": "deepfool (nearest)", "carlini-wagner": "carlini-wagner (
 BLACK_BOX = "square"
 LIBRARIES = {"apgd": "pyautoattack", "(nearest)": "foolbox"}
 Settings = dict[str, Any]
-
-
-class Counted(nn.Module):
-    """A network that counts the images it sees, forwards and backwards, and its calls."""
-
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.net = net
-        self.passes, self.calls = 0.0, 0
-        self.eval()
-
-    def forward(self, x: Tensor) -> Tensor:
-        outputs: Tensor = self.net(x)
-        self.calls += 1
-        self.passes += FORWARD * len(x)
-        if outputs.requires_grad:
-            outputs.register_hook(self._backward)  # type: ignore[no-untyped-call]
-        return outputs
-
-    def _backward(self, slope: Tensor) -> None:
-        # a backward through a backward is counted as one: such attacks cost more than is counted
-        self.passes += BACKWARD * len(slope)
 
 
 @dataclass(frozen=True)
@@ -110,7 +88,7 @@ def jobs(subject: Subject, given: argparse.Namespace) -> list[Job]:
     found = [Job("clean", "none", 0.0, judges, {}, lambda: subject.x[None])]
     for kind, name in NEAREST.items():
         settings = {"name": kind, "library": "foolbox"}
-        make = _Nearest(subject, kind)
+        make = Nearest(kind, subject.clf, subject.x, subject.labels)
         found.append(Job(name, "none", 0.0, judges, settings, make))
     for norm in given.norm:
         for eps in given.radii or RADII[norm]:
@@ -160,15 +138,20 @@ def _shared(
             **common, steps=given.steps, system=subject.systems["B"]
         )
     for name, attack in plain.items():
-        find = _Restarts(attack, clf, x, y)
+        find = Restarts(attack, clf, x, y)
         yield Job(name, norm, eps, judges, described(attack), find)
+    if judges != "b":
+        once = replace(plain["pgd (A0)"], restarts=1)
+        back = ScaledBack(once, clf, x, y)
+        yield Job("pgd, scaled back (A8)", norm, eps, judges, described(once), back)
     for title, source in (("", None), ("transferred ", subject.other)):
         if title and source is None:
             continue
-        for kind, name in (("ce", "apgd-ce"), ("dlr-targeted", "apgd-dlr-t")):
+        kinds: dict[str, Kind] = {"apgd-ce": "ce", "apgd-dlr-t": "dlr-targeted"}
+        for name, kind in kinds.items():
             one = cr.TransferAPGD(**common, steps=given.apgd_steps, surrogate=source, kinds=(kind,))
             settings = described(one) | ({"from": given.transfer_model.stem} if source else {})
-            find = _Targets(one, clf, x, y)
+            find = Targets(one, clf, x, y)
             yield Job(f"{title}{name} (A1)", norm, eps, judges, settings, find)
 
 
@@ -177,7 +160,7 @@ def _own(
 ) -> Iterator[Job]:
     """A2 to A5 and A7 on one system; A8 where it can refuse."""
     for name, attack in _knowing(subject, given, norm, eps, letter).items():
-        find = _Restarts(attack, subject.clf, subject.x, subject.labels)
+        find = Restarts(attack, subject.clf, subject.x, subject.labels)
         yield Job(name, norm, eps, letter, described(attack), find)
 
 
@@ -199,7 +182,7 @@ def _knowing(
         "gauss-newton (A5": cr.Surrogate(**deep),
         "square on the system (A7": cr.Square(**common, steps=given.queries),
     }
-    if refuses:
+    if letter == "A":  # of T's score nothing is left without a profile
         found["pgd, profile left out (A0"] = cr.PGD(**common, steps=given.pgd_steps)
     return {f"{name}{', A8' * refuses})": attack for name, attack in found.items()}
 
@@ -221,10 +204,10 @@ def _sanity(
         else:
             name, short = _probe(_knowing(subject, given, norm, least, letter))
             name, far = _probe(_knowing(subject, given, norm, large, letter))
-            find = _Restarts(far, subject.clf, subject.x, subject.labels)
+            find = Restarts(far, subject.clf, subject.x, subject.labels)
             yield Job(name, norm, large, letter, described(far), find)
         longer = replace(short, steps=LONGER * short.steps)
-        find = _Restarts(longer, subject.clf, subject.x, subject.labels)
+        find = Restarts(longer, subject.clf, subject.x, subject.labels)
         title = f"{name}, {LONGER} times the steps"
         yield Job(title, norm, least, letter, described(longer), find, early=True)
 
@@ -232,57 +215,6 @@ def _sanity(
 def _probe(attacks: Mapping[str, cr.Attack]) -> tuple[str, cr.Attack]:
     """The implicit gradient by outputs: on ReLU networks the strongest of the knowing ones."""
     return next(item for item in attacks.items() if item[0].startswith("implicit, outputs"))
-
-
-@dataclass(frozen=True)
-class _Restarts:
-    """Every candidate of an attack."""
-
-    attack: cr.Attack
-    clf: cr.Classifier
-    x: Tensor
-    labels: Tensor
-
-    def __call__(self) -> Tensor:
-        return self.attack.all_restarts(self.clf, self.x, self.labels)
-
-
-@dataclass(frozen=True)
-class _Targets(_Restarts):
-    """APGD, all targets in one batch rather than one after the other: the same, fewer calls."""
-
-    def __call__(self) -> Tensor:
-        attack = self.attack
-        assert isinstance(attack, cr.TransferAPGD)
-        if attack.kinds == ("ce",):
-            return super().__call__()
-        with torch.no_grad():
-            losses = (attack.surrogate or self.clf).losses(self.x)
-        order = losses.argsort(dim=1, stable=True)
-        others = order[order != self.labels[:, None]].reshape(len(order), -1)[:, : attack.targets]
-        count = others.shape[1]
-        found = attack.all_restarts(
-            self.clf,
-            self.x.repeat(count, *[1] * (self.x.dim() - 1)),
-            self.labels.repeat(count),
-            target=others.T.flatten(),
-        )
-        return found.reshape(count, *self.x.shape)
-
-
-@dataclass(frozen=True)
-class _Nearest:
-    """A minimum-norm attack of foolbox on the bare model."""
-
-    subject: Subject
-    kind: str
-
-    def __call__(self) -> Tensor:
-        s = self.subject
-        found = cr.minimum_norm_attacks(
-            s.clf, s.x, bounds=(0.0, 1.0), attacks=[self.kind], labels=s.labels
-        )
-        return found[self.kind][None]
 
 
 def _named(attack: str, wanted: list[str]) -> bool:

@@ -29,7 +29,8 @@ from torch import Tensor
 
 import credibly as cr
 from credibly.errors import InvalidArgumentError
-from experiments.adaptive_attacks import Counted, Job, Subject
+from experiments.adaptive_attacks import Job, Subject
+from experiments.adaptive_inputs import Counted
 
 _PATIENCE = 1.0
 """Seconds between looks at work that others do."""

@@ -1,0 +1,264 @@
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import credibly as cr
+from credibly.data.sample import load_sample
+from credibly.errors import FileFormatError, InvalidArgumentError
+from experiments import adaptive
+from experiments.adaptive_attacks import Job, jobs
+from experiments.adaptive_inputs import Counted, ScaledBack, Targets
+from experiments.adaptive_tables import blocks, interval, printed
+from experiments.adaptive_work import Folder, successes, work
+
+EPS = 0.05
+SMALL = [
+    "--images", "4", "--held-out-images", "12", "--radii", str(EPS), "--steps", "2",
+    "--pgd-steps", "4", "--pgd-restarts", "3", "--apgd-steps", "3", "--model-queries", "4",
+    "--queries", "2", "--effort", "0.1",
+]  # fmt: skip
+MOST = ["--systems", "bBT", "--attacks", "A", "deepfool"]
+
+
+def arguments(out, *more):
+    return [*SMALL, "--out", str(out), *more]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Every attack but Carlini-Wagner, which takes 1500 steps, and those on A alone."""
+    out = tmp_path_factory.mktemp("adaptive")
+    return out, adaptive.main(arguments(out, *MOST))
+
+
+@pytest.fixture(scope="module")
+def subject(finished):
+    out, _ = finished
+    given = adaptive.parsed(arguments(out))
+    return adaptive.prepare(given, Folder(out, out / "inputs"))
+
+
+def cells(out):
+    return [json.loads(path.read_text("utf-8")) for path in (out / "cells").glob("*.json")]
+
+
+def test_every_attack_is_there_for_every_system(finished):
+    out, done = finished
+    assert done > 20
+    numbers = {letter: set() for letter in "bBAT"}
+    for cell in cells(out):
+        assert len(cell["success"]) == 4
+        assert set(cell["success"]) <= {0, 1}
+        numbers[cell["system"]] |= {f"A{n}" for n in range(9) if f"A{n}" in cell["attack"]}
+    assert numbers["b"] >= {"A0", "A1", "A7"}
+    assert numbers["B"] >= {f"A{n}" for n in range(8)}
+    assert numbers["T"] == {f"A{n}" for n in range(9)}
+
+
+def test_what_can_refuse_is_attacked_by_those_who_know(finished, subject):
+    out, _ = finished
+    every = jobs(subject, adaptive.parsed(arguments(out, "--norm", "linf", "l2")))
+    for letter in "AT":
+        own = [job for job in every if job.systems == letter]
+        assert {job.norm for job in own} == {"linf", "l2"}
+        assert all("A8" in job.attack and job.find.attack.system.aware for job in own)
+    assert not any("A8" in job.attack for job in every if job.systems == "B")
+    assert not any(job.systems == "b" and job.norm == "none" for job in every)
+
+
+def test_a_second_run_computes_nothing_and_gives_the_same_table(finished, capsys):
+    out, _ = finished
+    before = {path.name: path.stat().st_mtime_ns for path in (out / "cells").iterdir()}
+    first = printed(out)
+    assert adaptive.main(arguments(out, *MOST)) == 0
+    assert {path.name: path.stat().st_mtime_ns for path in (out / "cells").iterdir()} == before
+    assert printed(out) == first
+    text = capsys.readouterr().out
+    assert "worst case, image by image" in text
+    assert "a large eps breaks everything" in text
+    assert "more steps do not help" in text
+
+
+def test_the_worst_case_is_that_of_a_naive_loop(finished):
+    out, _ = finished
+    for block in blocks(out):
+        naive = []
+        for image in range(4):
+            broken = False
+            for cell in cells(out):
+                if cell["system"] != block.system:
+                    continue
+                inside = cell["norm"] == block.norm and cell["eps"] == EPS
+                if cell["norm"] == "none":
+                    inside = cell["sizes"][block.norm][image] <= EPS
+                broken |= inside and cell["success"][image] == 1
+            naive.append(broken)
+        assert block.worst(EPS) == naive
+
+
+def test_a_folder_of_other_settings_is_refused(finished):
+    out, _ = finished
+    with pytest.raises(InvalidArgumentError, match="another folder"):
+        adaptive.main(arguments(out, "--seed", "1"))
+    with pytest.raises(InvalidArgumentError, match=r"steps.*another folder"):
+        adaptive.main(arguments(out, "--steps", "3", "--attacks", "bpda"))
+
+
+def test_thresholds_come_from_held_out_images_alone(finished, subject):
+    out, _ = finished
+    found = json.loads((out / "systems.json").read_text("utf-8"))
+    sample = load_sample()
+    held = sample.images[-12:]
+    assert not any(torch.equal(a, b) for a in subject.x for b in held)
+    clf, solver = cr.Classifier(sample.net), cr.Hybrid(effort=0.1)
+    gamma = cr.auto_gamma(clf, held)
+    assert found["gamma"] == pytest.approx(gamma, rel=1e-5)
+    profile = cr.credibility(clf, held, gamma=found["gamma"], solver=solver)
+    for letter, score in (("A", cr.failure_score(profile)), ("T", cr.tamper_score(profile))):
+        ranked = sorted(score(profile).tolist(), reverse=True)
+        kept = round({"A": 0.9, "T": 0.95}[letter] * 12)
+        assert found["thresholds"][letter] == pytest.approx(ranked[kept - 1], rel=1e-3)
+
+
+def test_images_that_are_attacked_may_not_set_thresholds():
+    x = torch.rand(5, 1, 4, 4)
+    adaptive.refuse_common(x[:3], x[3:])
+    with pytest.raises(InvalidArgumentError, match="1 that are both"):
+        adaptive.refuse_common(x[:3], x[2:])
+
+
+def test_one_solve_gives_the_verdicts_of_every_system(subject):
+    labels = torch.where(torch.arange(4) < 2, subject.labels, (subject.labels + 1) % 10)
+    found = successes(subject.systems, subject.clf, subject.x, labels)
+    assert any(0 < int(bits.sum()) < 4 for bits in found.values())
+    for letter, system in subject.systems.items():
+        assert torch.equal(found[letter], system.judge(subject.clf, subject.x, labels).success)
+
+
+def test_targets_in_one_batch_are_those_one_after_the_other(subject):
+    attack = cr.TransferAPGD(
+        eps=0.05, bounds=(0.0, 1.0), steps=3, kinds=("dlr-targeted",), targets=3
+    )
+    together = Targets(attack, subject.clf, subject.x, subject.labels)()
+    apart = attack.all_restarts(subject.clf, subject.x, subject.labels)
+    torch.testing.assert_close(together, apart, rtol=0, atol=1e-5)
+
+
+def test_an_independent_network_gives_rows_of_its_own(finished, subject):
+    out, _ = finished
+    torch.manual_seed(0)
+    other = cr.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10)))
+    given = adaptive.parsed(arguments(out, "--transfer-model", "other.safetensors"))
+    rows = {job.attack: job for job in jobs(replace(subject, other=other), given)}
+    moved = rows["transferred apgd-ce (A1)"]
+    assert moved.settings["from"] == "other"
+    assert "transferred apgd-dlr-t (A1)" in rows
+    shift = (moved.find()[0] - subject.x).flatten(1)
+    own = (rows["apgd-ce (A1)"].find()[0] - subject.x).flatten(1)
+    assert not torch.allclose(shift, own, atol=0.01)
+    # a linear network's gradient is known: steps follow the sign where pixels are free to move
+    net, labels = other.net[1], subject.labels
+    slopes = (other.logits(subject.x).softmax(1) - torch.eye(10)[labels]) @ net.weight
+    free = ((subject.x > EPS) & (subject.x < 1 - EPS)).flatten(1)
+    assert float((shift.sign() == slopes.sign())[free].double().mean()) > 0.8
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_points_on_the_way_back_stay_inside(subject, norm):
+    attack = cr.PGD(eps=0.05, norm=norm, bounds=(0.0, 1.0), steps=2)
+    points = ScaledBack(attack, subject.clf, subject.x, subject.labels)()
+    shift = (points.double() - subject.x.double()).flatten(2)
+    size = shift.abs().amax(2) if norm == "linf" else shift.norm(dim=2)
+    assert points.shape == (7, *subject.x.shape)
+    assert float(size.max()) <= 0.05
+    assert float(points.min()) >= 0
+    assert float(points.max()) <= 1
+    assert bool((size[1:] > size[:-1]).all())
+
+
+def test_work_that_another_process_holds_is_left_to_it(tmp_path, subject, monkeypatch):
+    folder = Folder(tmp_path, tmp_path / "inputs")
+    folder.prepare()
+    job = Job("clean", "none", 0.0, "b", {}, lambda: subject.x[None])
+    with folder.lock("none 0 cleanb") as held:
+        assert held
+
+        def other_finishes(_seconds):
+            path = folder.cell(job, "b")
+            path.write_text(json.dumps({"settings": {}}), encoding="utf-8")
+
+        monkeypatch.setattr("experiments.adaptive_work.time.sleep", other_finishes)
+        assert work(subject, [job], folder) == 0
+
+
+def test_memory_that_runs_out_is_waited_for(tmp_path, subject, monkeypatch):
+    monkeypatch.setattr("experiments.adaptive_work._PATIENCE", 0.0)
+    folder = Folder(tmp_path, tmp_path / "inputs")
+    folder.prepare()
+    tries = []
+
+    def find():
+        tries.append(1)
+        if len(tries) < 3:
+            raise torch.OutOfMemoryError
+        return subject.x[None]
+
+    assert work(subject, [Job("clean", "none", 0.0, "b", {}, find)], folder) == 1
+    assert len(tries) == 3
+
+
+def test_inputs_are_made_once_for_all_systems(finished, subject):
+    out, _ = finished
+    given = adaptive.parsed(arguments(out, "--attacks", "pgd (A0)", "--no-sanity"))
+    folder = Folder(out, out / "inputs")
+    (job,) = [job for job in jobs(subject, given) if job.attack == "pgd (A0)"]
+    assert job.systems == "bBAT"
+    before = json.loads(folder.cell(job, "T").read_text("utf-8"))
+    folder.cell(job, "T").unlink()
+
+    def never():
+        raise AssertionError
+
+    assert work(subject, [replace(job, find=never)], folder) == 1
+    assert json.loads(folder.cell(job, "T").read_text("utf-8"))["success"] == before["success"]
+
+
+def test_files_of_images_are_read_and_checked(tmp_path):
+    path = tmp_path / "some.npz"
+    images = np.random.default_rng(0).integers(0, 256, (3, 5, 4, 2), dtype=np.uint8)
+    np.savez(path, images=images, labels=np.array([1, 0, 2], np.uint8))
+    x, labels = adaptive._arrays(path)
+    assert x.shape == (3, 2, 5, 4)
+    assert torch.equal((255 * x).round().byte(), torch.from_numpy(images).permute(0, 3, 1, 2))
+    assert labels.tolist() == [1, 0, 2]
+    np.savez(path, images=images.astype(np.float32), labels=np.zeros(3))
+    with pytest.raises(FileFormatError, match="uint8"):
+        adaptive._arrays(path)
+
+
+def test_a_folder_without_cells_is_refused(tmp_path):
+    with pytest.raises(InvalidArgumentError, match="a folder with cells"):
+        adaptive.main(["--tables", str(tmp_path)])
+
+
+@pytest.mark.parametrize("hits", [0, 3, 10])
+def test_intervals_are_those_of_wilson(hits):
+    found = interval([1] * hits + [0] * (10 - hits))
+    known = stats.binomtest(hits, 10).proportion_ci(method="wilson")
+    assert found["rate"] == hits / 10
+    assert math.isclose(found["low"], known.low, abs_tol=1e-6)
+    assert math.isclose(found["high"], known.high, abs_tol=1e-6)
+
+
+def test_passes_are_counted():
+    net = Counted(torch.nn.Linear(3, 2))
+    x = torch.rand(4, 3, requires_grad=True)
+    net(x.detach())  # parameters alone: nothing goes back
+    assert net.passes == pytest.approx(4 / 3)
+    net(x).sum().backward()
+    assert (net.passes, net.calls) == (pytest.approx(4 / 3 + 4), 2)
