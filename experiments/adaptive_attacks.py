@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from importlib.util import find_spec
 from typing import Any
 
 from torch import Tensor
@@ -76,6 +75,11 @@ class Job:
     early: bool = False
 
     @property
+    def library(self) -> str | None:
+        """The package that makes the inputs, if it is not this one."""
+        return next((name for part, name in LIBRARIES.items() if part in self.attack), None)
+
+    @property
     def shared(self) -> bool:
         """Whether several systems judge the same inputs."""
         return len(self.systems) > 1
@@ -97,8 +101,7 @@ def jobs(subject: Subject, given: argparse.Namespace) -> list[Job]:
                 found += _own(subject, given, norm, eps, letter)
         if given.sanity:
             found += _sanity(subject, given, norm, judges)
-    chosen = [job for job in found if given.attacks is None or _named(job.attack, given.attacks)]
-    return _installed(chosen)
+    return [job for job in found if given.attacks is None or _named(job.attack, given.attacks)]
 
 
 def described(attack: cr.Attack) -> Settings:
@@ -219,11 +222,3 @@ def _probe(attacks: Mapping[str, cr.Attack]) -> tuple[str, cr.Attack]:
 
 def _named(attack: str, wanted: list[str]) -> bool:
     return attack == "clean" or any(part in attack for part in wanted)
-
-
-def _installed(wanted: list[Job]) -> list[Job]:
-    """Jobs whose library is there; a line for each library that is not."""
-    missing = {part: name for part, name in LIBRARIES.items() if find_spec(name) is None}
-    for part, name in missing.items():
-        print(f"{name} is not installed: rows with '{part}' are left out", flush=True)
-    return [job for job in wanted if not any(part in job.attack for part in missing)]

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,10 @@ class Folder:
         name = "bare" if letter == "b" else letter
         return self.out / "cells" / f"{name}-{_slug(_title(job))}.json"
 
+    def kept(self, job: Job) -> Path:
+        """The file of the inputs of a job."""
+        return self.inputs / f"{_slug(_title(job))}.safetensors"
+
     def done(self, job: Job) -> bool:
         """Whether every cell of a job is there; cells made otherwise are refused."""
         found = [path for letter in job.systems if (path := self.cell(job, letter)).exists()]
@@ -103,7 +108,7 @@ class Folder:
 def work(subject: Subject, todo: list[Job], folder: Folder) -> int:
     """Do what is missing, together with other processes; how many jobs this one did."""
     begin, mine, failures = time.perf_counter(), 0, 0
-    pending = sorted(todo, key=_order)
+    pending = sorted((job for job in todo if _possible(job, folder)), key=_order)
     while pending:
         left = []
         for job in pending:
@@ -182,10 +187,18 @@ def _do(subject: Subject, job: Job, folder: Folder) -> str:
             f"{facts['calls']} calls, {facts['seconds']:.1f} s")  # fmt: skip
 
 
+def _possible(job: Job, folder: Folder) -> bool:
+    """Whether the library is there, or the inputs, which may have been made elsewhere."""
+    if job.library is None or find_spec(job.library) is not None or folder.kept(job).exists():
+        return True
+    print(f"{job.library} is not installed: {_title(job)} is left out", flush=True)
+    return False
+
+
 def _inputs(job: Job, folder: Folder, like: Tensor) -> Tensor:
-    path = folder.inputs / f"{_slug(_title(job))}.safetensors"
-    if not job.shared:
+    if not (job.shared or job.library):
         return job.find()
+    path = folder.kept(job)
     settings = json.dumps(plain(job.settings), sort_keys=True)
     key = sha256(f"{settings}{digest([like])}".encode()).hexdigest()[:16]
     if path.exists():
