@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from torch import Tensor
@@ -18,6 +18,7 @@ from torch import Tensor
 import credibly as cr
 from credibly.evaluate.attacks.transfer import Kind
 from experiments.adaptive_inputs import Nearest, Restarts, ScaledBack, Targets
+from experiments.adaptive_nearest import CarliniWagner, DeepFool
 
 RADII = {"linf": (0.01, 0.02, 0.03), "l2": (0.1, 0.25, 0.5)}
 LARGE = {"linf": 0.3, "l2": 10.0}
@@ -27,9 +28,9 @@ SYSTEMS = "bBAT"
 LONGER = 4
 """More steps for the sanity list: this many times as many."""
 
-NEAREST = {"deepfool": "deepfool (nearest)", "carlini-wagner": "carlini-wagner (nearest)"}
+NEAREST = {"deepfool (nearest)": DeepFool(), "carlini-wagner (nearest)": CarliniWagner()}
 BLACK_BOX = "square"
-LIBRARIES = {"apgd": "pyautoattack", "(nearest)": "foolbox"}
+LIBRARIES = {"apgd": "pyautoattack"}
 Settings = dict[str, Any]
 
 
@@ -90,10 +91,10 @@ def jobs(subject: Subject, given: argparse.Namespace) -> list[Job]:
     solving = [letter for letter in given.systems if letter != "b"]
     judges = SYSTEMS if solving else "b"
     found = [Job("clean", "none", 0.0, judges, {}, lambda: subject.x[None])]
-    for kind, name in NEAREST.items():
-        settings = {"name": kind, "library": "foolbox"}
-        make = Nearest(kind, subject.clf, subject.x, subject.labels)
-        found.append(Job(name, "none", 0.0, judges, settings, make))
+    for name, nearest in NEAREST.items():
+        settings = {"name": type(nearest).__name__, **asdict(nearest)}
+        make = Nearest(nearest, subject.clf, subject.x, subject.labels)
+        found.append(Job(name, "none", 0.0, judges, settings, make, early=True))
     for norm in given.norm:
         for eps in given.radii or RADII[norm]:
             found += _shared(subject, given, norm, eps, judges)

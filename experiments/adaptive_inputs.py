@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import credibly as cr
 from credibly.model.derivatives import BACKWARD, FORWARD
+from experiments.adaptive_nearest import CarliniWagner, DeepFool
 
 POINTS = 8
 """Points on the way from an image to what an attack found, the end counted."""
@@ -90,15 +91,12 @@ class ScaledBack(Restarts):
 
 @dataclass(frozen=True)
 class Nearest:
-    """A minimum-norm attack of foolbox on the bare model."""
+    """A minimum-norm attack on the bare model."""
 
-    kind: str
+    attack: DeepFool | CarliniWagner
     clf: cr.Classifier
     x: Tensor
     labels: Tensor
 
     def __call__(self) -> Tensor:
-        found = cr.minimum_norm_attacks(
-            self.clf, self.x, bounds=(0.0, 1.0), attacks=[self.kind], labels=self.labels
-        )
-        return found[self.kind][None]
+        return self.attack(self.clf, self.x, self.labels)[None]

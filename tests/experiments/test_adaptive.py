@@ -13,6 +13,7 @@ from credibly.errors import FileFormatError, InvalidArgumentError
 from experiments import adaptive
 from experiments.adaptive_attacks import Job, jobs
 from experiments.adaptive_inputs import Counted, ScaledBack, Targets
+from experiments.adaptive_nearest import CarliniWagner, DeepFool
 from experiments.adaptive_tables import blocks, interval, printed
 from experiments.adaptive_work import Folder, successes, work
 
@@ -179,6 +180,47 @@ def test_points_on_the_way_back_stay_inside(subject, norm):
     assert float(points.min()) >= 0
     assert float(points.max()) <= 1
     assert bool((size[1:] > size[:-1]).all())
+
+
+@pytest.mark.parametrize(
+    ("attack", "slack"), [(DeepFool(), 0.021), (CarliniWagner(steps=200, searches=4), 0.05)]
+)
+def test_the_nearest_input_of_a_linear_network_is_known(attack, slack):
+    random = torch.Generator().manual_seed(0)
+    net = torch.nn.Linear(6, 4).double()
+    with torch.no_grad():
+        net.weight.copy_(torch.randn(4, 6, generator=random, dtype=torch.float64))
+        net.bias.zero_()
+    x = 0.4 + 0.2 * torch.rand(8, 6, generator=random, dtype=torch.float64)
+    x[0] = 0.5
+    outputs = net(x).detach()
+    labels = outputs.argmax(1)
+    apart = net.weight.detach()[None] - net.weight.detach()[labels][:, None]
+    gaps = outputs.gather(1, labels[:, None]) - outputs
+    away = (gaps / apart.norm(dim=2)).scatter(1, labels[:, None], torch.inf).amin(1)
+    near = away < 0.3  # further ones meet the bounds
+    found = attack(cr.Classifier(net.requires_grad_(False)), x, labels)
+    size = (found - x).norm(dim=1)
+    assert int(near.sum()) > 3
+    assert bool((net(found).argmax(1) != labels)[near].all())
+    assert bool((size >= away - 1e-9)[near].all())
+    assert bool((size <= (1 + slack) * away + 2e-3)[near].all())
+
+
+def test_deepfool_is_that_of_foolbox(subject):
+    found = DeepFool()(subject.clf, subject.x, subject.labels)
+    known = cr.minimum_norm_attacks(
+        subject.clf, subject.x, bounds=(0.0, 1.0), attacks=["deepfool"], labels=subject.labels
+    )["deepfool"]
+    sizes = [(inputs - subject.x).flatten(1).norm(dim=1) for inputs in (found, known)]
+    torch.testing.assert_close(*sizes, rtol=0.01, atol=1e-3)
+
+
+def test_an_image_that_is_wrong_already_stays(subject):
+    wrong = (subject.labels + 1) % 10
+    for attack in (DeepFool(), CarliniWagner(steps=1, searches=1)):
+        found = attack(subject.clf, subject.x, wrong)
+        torch.testing.assert_close(found, subject.x, rtol=0, atol=1e-5)
 
 
 def test_work_that_another_process_holds_is_left_to_it(tmp_path, subject, monkeypatch):
