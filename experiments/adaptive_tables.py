@@ -89,7 +89,9 @@ def printed(out: Path) -> dict[str, Any]:
         for name in ("settings", "systems")
         if (path := out / f"{name}.json").exists()
     }
-    print(f"Share of images on which an attack succeeds. {about.get('settings', '')}")
+    facts = about.get("settings", {}).items()
+    listed = ", ".join(f"{name} {value}" for name, value in facts if not name.startswith("of "))
+    print(f"Share of images on which an attack succeeds; {listed}")
     return {**about, "tables": [_printed(block) for block in blocks(out)]}
 
 

@@ -120,7 +120,7 @@ def work(subject: Subject, todo: list[Job], folder: Folder) -> int:
                     continue
                 try:
                     line = _do(subject, job, folder)
-                except torch.OutOfMemoryError:
+                except torch.cuda.OutOfMemoryError:
                     failures += 1
                     if failures > _TRIES:
                         raise

@@ -247,7 +247,7 @@ def test_memory_that_runs_out_is_waited_for(tmp_path, subject, monkeypatch):
     def find():
         tries.append(1)
         if len(tries) < 3:
-            raise torch.OutOfMemoryError
+            raise torch.cuda.OutOfMemoryError
         return subject.x[None]
 
     assert work(subject, [Job("clean", "none", 0.0, "b", {}, find)], folder) == 1
