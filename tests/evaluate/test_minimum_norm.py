@@ -90,6 +90,17 @@ def test_a_row_that_is_not_finite_costs_the_others_nothing():
     assert bool(found["deepfool"][2, 0].isnan())
 
 
+def test_chunks_change_nothing_and_settings_arrive():
+    clf, x = Classifier(models.smooth_network()), models.inputs(5)
+    for name, own in (("deepfool", {}), ("carlini-wagner", {"abort_early": False})):
+        given = {"bounds": (-9.0, 9.0), "attacks": [name], "settings": {name: {"steps": 9, **own}}}
+        whole = minimum_norm_attacks(clf, x, **given)[name]
+        parts = minimum_norm_attacks(clf, x, chunk_size=2, **given)[name]
+        assert torch.allclose(whole, parts, atol=1e-10)
+    none = minimum_norm_attacks(clf, x, **given | {"settings": {name: {"steps": 0}}})[name]
+    assert torch.equal(none, x)
+
+
 def test_the_model_is_left_as_found():
     net, x = models.smooth_network(), models.inputs(2)
     kept = torch.full_like(net[0].weight, 3.0)
@@ -111,6 +122,8 @@ def test_the_model_is_left_as_found():
         ({"bounds": (-torch.inf, torch.inf)}, "^`bounds`.*finite.*range of the data"),
         ({"bounds": None}, "^`bounds`.*finite"),
         ({"labels": torch.tensor([0, 9, 0])}, "^`labels`.*3 class numbers below 5"),
+        ({"settings": {"deep fool": {"steps": 3}}}, r"^`settings`.*\['deep fool'\]"),
+        ({"chunk_size": 0}, "^`chunk_size`"),
         ({"labels": torch.zeros(2).long()}, "^`labels`.*predicted"),
         ({"labels": torch.zeros(3)}, "^`labels`.*float32"),
     ],

@@ -1,15 +1,19 @@
 import json
 import math
+import os
 from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
+from safetensors import safe_open
 from torch import nn
 
 import credibly as cr
 from credibly.decide import scores
+from credibly.evaluate.rows import write_once
 from credibly.evaluate.study import InputSet, Study, read_rows, read_study
+from credibly.model.fingerprint import digest_of_tensor
 from tests.reference import models
 
 
@@ -157,6 +161,55 @@ def test_other_studies_are_refused_in_the_same_folder(study, tmp_path):
     sets["Noise, a 0.1"] = replace(sets["Noise, a 0.1"], kind="attacked")
     with pytest.raises(cr.InvalidArgumentError, match="parts with kind attacked"):
         study.run(sets, tmp_path)
+
+
+def test_parts_of_other_inputs_are_noticed(study, tmp_path):
+    sets = some_sets()
+    x = models.inputs(8)
+    sets["Noise, a 0.1"] = replace(sets["Noise, a 0.1"], source="x + 0.1")
+    first = study.run(sets, tmp_path)
+    assert_same(first, study.run(sets, tmp_path))
+    moved = x.clone()
+    moved[7, 0] += 1e-9
+    for name, other in (
+        ("clean", replace(sets["clean"], inputs=moved)),
+        ("clean", replace(sets["clean"], inputs=x.flip(1))),
+        ("clean", replace(sets["clean"], inputs=x.float())),
+        ("far away", replace(sets["far away"], inputs=x)),
+        ("Noise, a 0.1", replace(sets["Noise, a 0.1"], source="x + 0.2")),
+    ):
+        with pytest.raises(cr.InvalidArgumentError, match=r"`folder`.*parts with inputs"):
+            study.run({**sets, name: other}, tmp_path)
+        with pytest.raises(cr.InvalidArgumentError, match=r"`folder`.*parts with inputs"):
+            study.part(name, other, tmp_path)
+    with safe_open(tmp_path / "noise-a-0.1.safetensors", "pt") as file:
+        assert file.metadata()["input bytes"] == digest_of_tensor(x + 0.1)
+
+
+def test_parts_from_several_processes_are_those_of_one(study, tmp_path):
+    whole = study.run(some_sets(), tmp_path / "whole")
+    parts = {name: study.part(name, part, tmp_path) for name, part in some_sets().items()}
+    assert_same(whole, parts)
+    records = [(tmp_path / place / "study.json").read_text() for place in ("", "whole")]
+    assert records[0] == records[1]
+    auto = replace(study, gamma="auto")
+    with pytest.raises(cr.InvalidArgumentError, match=r"`gamma`.*ordinary set first"):
+        auto.part("far away", some_sets()["far away"], tmp_path / "auto")
+    auto.part("clean", some_sets()["clean"], tmp_path / "auto")
+    auto.part("far away", some_sets()["far away"], tmp_path / "auto")
+    with pytest.raises(cr.InvalidArgumentError, match="`sets`"):
+        study.part("?", some_sets()["clean"], tmp_path)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_the_first_record_wins(tmp_path, monkeypatch, links):
+    if not links:
+        monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(PermissionError))
+    path = tmp_path / "study.json"
+    write_once(path, "first")
+    write_once(path, "second")
+    assert path.read_text() == "first"
+    assert [found.name for found in tmp_path.iterdir()] == ["study.json"]
 
 
 def test_a_rival_is_the_same_in_another_process(study, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,10 +16,10 @@ from credibly.model.batches import check_batch, check_classifier
 from credibly.model.bound import Bound
 from credibly.model.classifier import Classifier
 from credibly.model.inputs import finite_rows
-from credibly.profile.arguments import check_bounds
-from credibly.types import Array, Bounds
+from credibly.profile.arguments import check_bounds, check_chunk_size
+from credibly.types import Array, Bounds, per_sample
 
-_ATTACKS = {
+_ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {
     "deepfool": ("L2DeepFoolAttack", {"steps": 50}),
     "carlini-wagner": ("L2CarliniWagnerAttack", {"steps": 300, "binary_search_steps": 5}),
     "decoupled direction and norm": ("DDNAttack", {"steps": 100}),
@@ -34,6 +34,8 @@ def minimum_norm_attacks(
     bounds: Bounds,
     attacks: Sequence[str] | None = None,
     labels: Tensor | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    chunk_size: int = 500,
 ) -> dict[str, Tensor]:
     """The nearest inputs of another class that each attack finds, for `try_tradeoff(others=...)`.
 
@@ -45,22 +47,28 @@ def minimum_norm_attacks(
         bounds: smallest and largest value of a feature, such as (0.0, 1.0).
         attacks: some of 'deepfool', 'carlini-wagner', 'decoupled direction and norm'; None: all.
         labels: the classes to leave (n,); by default the predicted ones.
+        settings: of foolbox, by attack, over those used here: {'carlini-wagner': {'steps': 100}}.
+        chunk_size: inputs attacked at a time; an attack that stops when all of them have changed
+            goes on for the last.
     """
     wanted = _wanted(attacks)
+    chosen = _settings(settings)
+    check_chunk_size(chunk_size)
     inputs, limits = _plain_inputs(clf, x, bounds)
     foolbox, net = _foolbox(), _Logits(clf)
     with torch.inference_mode(False), _gradients_kept(clf):
         model = foolbox.PyTorchModel(net, bounds=limits, device=inputs.device)
         with torch.no_grad():
-            outputs = net(inputs.clone())
+            outputs = torch.cat([net(part.clone()) for part in inputs.split(chunk_size)])
         leave = outputs.argmax(1) if labels is None else _labels(labels, outputs)
         # foolbox asserts finite values for the whole batch: one bad row would cost all others
-        usable = finite_rows(inputs) & finite_rows(outputs)
+        usable = (finite_rows(inputs) & finite_rows(outputs)).nonzero().squeeze(1)
         found = {}
         for name in wanted:
+            attack = getattr(foolbox.attacks, _ATTACKS[name][0])(**chosen[name])
             found[name] = inputs.clone()
-            if bool(usable.any()):
-                found[name][usable] = _run(foolbox, name, model, inputs[usable], leave[usable])
+            for rows in usable.split(chunk_size) if len(usable) else ():
+                found[name][rows] = _run(attack, model, inputs[rows], leave[rows])
         return found
 
 
@@ -77,6 +85,19 @@ def _wanted(attacks: Sequence[str] | None) -> list[str]:
             remedy="Leave it out for all of them.",
         )
     return list(wanted)
+
+
+def _settings(given: Mapping[str, Mapping[str, Any]] | None) -> dict[str, dict[str, Any]]:
+    asked = given or {}
+    unknown = [name for name in asked if name not in _ATTACKS]
+    if unknown:
+        raise InvalidArgumentError(
+            "settings",
+            expected=f"settings of some of {list(_ATTACKS)}",
+            came=repr(unknown),
+            remedy="Leave it out for those of this package.",
+        )
+    return {name: {**own, **asked.get(name, {})} for name, (_, own) in _ATTACKS.items()}
 
 
 def _plain_inputs(clf: Classifier, x: Array, bounds: Bounds) -> tuple[Tensor, Bounds]:
@@ -141,13 +162,14 @@ class _Logits(nn.Module):
         return self.classifier.loss.two_classes(outputs) if outputs.shape[1] == 1 else outputs
 
 
-def _run(foolbox: Any, name: str, model: Any, x: Tensor, labels: Tensor) -> Tensor:
-    kind, settings = _ATTACKS[name]
-    attack = getattr(foolbox.attacks, kind)(**settings)
+def _run(attack: Any, model: Any, x: Tensor, labels: Tensor) -> Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # foolbox warns of deprecated calls of its own
         _, found, success = attack(model, x, labels, epsilons=None)
-    moved: Tensor = torch.where(success.reshape(-1, *[1] * (x.dim() - 1)), found, x)
+    # Carlini-Wagner returns zeros where it found nothing, and foolbox takes them for a success
+    # wherever they happen to be of another class
+    good = success & (found != 0).flatten(1).any(1)
+    moved: Tensor = torch.where(per_sample(good, x), found, x)
     return moved.detach()
 
 

@@ -107,3 +107,17 @@ def write_rows(path: Path, rows: Rows, marks: dict[str, str]) -> None:
     own = {name: values.contiguous().clone() for name, values in tensors.items()}
     save_file(own, half, metadata={**marks, **facts})
     os.replace(half, path)  # noqa: PTH105  # atomic: a killed study leaves no half a part
+
+
+def write_once(path: Path, text: str) -> None:
+    """Write a text whole, unless a file is there: of several processes the first one wins."""
+    half = path.with_name(f"{path.name}.{os.getpid()}.half")
+    half.write_text(text, encoding="utf-8")
+    try:
+        os.link(half, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links
+        if not path.exists():
+            half.replace(path)
+    half.unlink(missing_ok=True)

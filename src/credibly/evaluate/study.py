@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -24,10 +23,11 @@ from credibly.evaluate.rows import (
     read_rows,
     read_study,
     slug,
+    write_once,
     write_rows,
 )
 from credibly.model.classifier import Classifier
-from credibly.model.fingerprint import digest_of_parts, quick_digest
+from credibly.model.fingerprint import digest_of_parts, digest_of_tensor, quick_digest
 from credibly.problem.weights import auto_gamma
 from credibly.profile.arguments import Progress, check_chunk_size, ticking
 from credibly.profile.credibility import credibility
@@ -54,11 +54,14 @@ class InputSet:
         inputs: (n, ...), or a function that makes them, called only when they are needed.
         labels: (n,); None for outliers, which have none.
         kind: 'ordinary' inputs are the reference for detection; exactly one set is such.
+        source: for a function, what it makes, in words or as a digest: parts in a folder that were
+            made of something else are refused. Tensors are known by their bytes.
     """
 
     inputs: Tensor | Callable[[], Tensor]
     labels: Tensor | None
     kind: Kind
+    source: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind) or (self.labels is None) != (self.kind == "outliers"):
@@ -72,6 +75,12 @@ class InputSet:
     def load(self) -> Tensor:
         """The inputs themselves."""
         return self.inputs() if callable(self.inputs) else self.inputs
+
+    def origin(self) -> str | None:
+        """What tells these inputs from others without making them; None where nothing does."""
+        if self.source is not None:
+            return f"made: {self.source}"
+        return None if callable(self.inputs) else f"sha256 {digest_of_tensor(self.inputs)}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,23 +126,39 @@ class Study:
         """
         _check_sets(sets)
         place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
         gamma = self._resolved_gamma(sets, place)
         found: dict[str, Rows] = {}
         with ticking(progress) as tick:
             for number, (name, inputs) in enumerate(sets.items()):
-                part = place / f"{slug(name)}.safetensors"
-                marks = self._marks(name, inputs, gamma)
-                if not part.exists():
-                    write_rows(part, self._compute(inputs, gamma), marks)
-                found[name] = read_rows(part, marks)
-                _check_labels(part, inputs, found[name])
+                found[name] = self._part(name, inputs, place, gamma)
                 if tick is not None:
                     tick((number + 1) / len(sets))
         return found
 
+    def part(self, name: str, inputs: InputSet, folder: str | Path) -> Rows:
+        """One set by itself: computed if it is missing in the folder, and read.
+
+        Several processes may share a folder, each with sets of its own. With gamma='auto' the
+        first of them is the ordinary one, which settles it.
+        """
+        _check_names([name])
+        place = Path(folder)
+        return self._part(name, inputs, place, self._resolved_gamma({name: inputs}, place))
+
+    def _part(self, name: str, inputs: InputSet, place: Path, gamma: float) -> Rows:
+        part = place / f"{slug(name)}.safetensors"
+        marks = self._marks(name, inputs, gamma)
+        if not part.exists():
+            x = inputs.load()
+            own = {"input bytes": digest_of_tensor(x)}
+            write_rows(part, self._compute(inputs, x, gamma), {**own, **marks})
+        found = read_rows(part, marks)
+        _check_labels(part, inputs, found)
+        return found
+
     def _resolved_gamma(self, sets: Mapping[str, InputSet], place: Path) -> float:
         """Resolve 'auto' once, and keep it in the folder with what the study is."""
+        place.mkdir(parents=True, exist_ok=True)
         manifest = place / "study.json"
         own = {
             "format": FORMAT,
@@ -148,15 +173,16 @@ class Study:
         if manifest.exists():
             return _gamma_of(manifest, own)
         if self.gamma == "auto":
-            reference = next(inputs for inputs in sets.values() if inputs.kind == "ordinary")
-            gamma = auto_gamma(self.clf, reference.load())
+            gamma = auto_gamma(self.clf, _ordinary(sets).load())
         else:
             gamma = float(self.gamma)
-        _write_text(manifest, json.dumps({**own, "gamma": gamma}, indent=2) + "\n")
-        return gamma
+        write_once(manifest, json.dumps({**own, "gamma": gamma}, indent=2) + "\n")
+        return _gamma_of(manifest, own)  # another process may have been first
 
     def _marks(self, name: str, inputs: InputSet, gamma: float) -> dict[str, str]:
+        origin = inputs.origin()
         return {
+            **({} if origin is None else {"inputs": origin}),
             "format": FORMAT,
             "format_version": str(FORMAT_VERSION),
             "set": name,
@@ -167,8 +193,7 @@ class Study:
             ),
         }
 
-    def _compute(self, inputs: InputSet, gamma: float) -> Rows:
-        x = inputs.load()
+    def _compute(self, inputs: InputSet, x: Tensor, gamma: float) -> Rows:
         profile = credibility(
             self.clf, x, gamma=gamma, solver=self.solver, bounds=self.bounds,
             chunk_size=self.chunk_size,
@@ -250,19 +275,36 @@ def _facts(profile: Profile) -> dict[str, float]:
     }
 
 
-def _write_text(path: Path, text: str) -> None:
-    half = path.with_suffix(".half")
-    half.write_text(text, encoding="utf-8")
-    os.replace(half, path)  # noqa: PTH105
+def _ordinary(sets: Mapping[str, InputSet]) -> InputSet:
+    for inputs in sets.values():
+        if inputs.kind == "ordinary":
+            return inputs
+    raise InvalidArgumentError(
+        "gamma",
+        expected="a number, or 'auto' with the ordinary set first, which settles it",
+        came=f"'auto' for {list(sets)}",
+        remedy="Compute the ordinary set first, or pass auto_gamma(clf, x) of it.",
+    )
+
+
+def _check_names(names: Sequence[str]) -> None:
+    slugs = [slug(name) for name in names]
+    if len(set(slugs)) < len(slugs) or "" in slugs:
+        raise InvalidArgumentError(
+            "sets",
+            expected="sets of different names in Latin letters",
+            came=f"{list(names)}",
+            remedy="Parts are files of these names.",
+        )
 
 
 def _check_sets(sets: Mapping[str, InputSet]) -> None:
+    _check_names(list(sets))
     ordinary = [name for name, inputs in sets.items() if inputs.kind == "ordinary"]
-    names = [slug(name) for name in sets]
-    if len(ordinary) != 1 or len(set(names)) < len(names) or "" in names:
+    if len(ordinary) != 1:
         raise InvalidArgumentError(
             "sets",
-            expected="sets of different names in Latin letters, exactly one of kind 'ordinary'",
+            expected="exactly one set of kind 'ordinary'",
             came=f"{list(sets)}, ordinary: {ordinary}",
             remedy="The ordinary set is the reference that others are told apart from.",
         )

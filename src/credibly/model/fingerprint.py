@@ -28,6 +28,14 @@ def digest_of_parts(parts: Iterable[tuple[str, str]]) -> str:
     return total.hexdigest()
 
 
+def digest_of_tensor(tensor: Tensor) -> str:
+    """SHA-256 over the type, the shape and every value of a tensor."""
+    flat = tensor.detach().cpu().contiguous().flatten()
+    content = flat.view(-1).numpy().tobytes() if _numpy_has(flat) else _bits(flat)
+    words = f"{tensor.dtype}{tuple(tensor.shape)}"
+    return hashlib.sha256(words.encode() + content).hexdigest()
+
+
 def digest_of_module(net: nn.Module) -> str:
     """SHA-256 over the kind of module and every parameter and buffer, by name."""
     kind = f"{type(net).__module__}.{type(net).__qualname__}"
@@ -85,14 +93,6 @@ def _words(value: object) -> str:
     if hasattr(value, "__array__"):
         return f"array {np.asarray(value).tolist()}"
     return repr(value)
-
-
-def digest_of_tensor(tensor: Tensor) -> str:
-    """SHA-256 over the values of a tensor, with its type and shape."""
-    flat = tensor.detach().cpu().contiguous().flatten()
-    content = flat.view(-1).numpy().tobytes() if _numpy_has(flat) else _bits(flat)
-    words = f"{tensor.dtype}{tuple(tensor.shape)}"
-    return hashlib.sha256(words.encode() + content).hexdigest()
 
 
 def _numpy_has(flat: Tensor) -> bool:
