@@ -59,7 +59,7 @@ def minimum_norm_attacks(
     with torch.inference_mode(False), _gradients_kept(clf):
         model = foolbox.PyTorchModel(net, bounds=limits, device=inputs.device)
         with torch.no_grad():
-            outputs = torch.cat([net(part.clone()) for part in inputs.split(chunk_size)])
+            outputs = torch.cat([net(part.clone()) for part in torch.split(inputs, chunk_size)])
         leave = outputs.argmax(1) if labels is None else _labels(labels, outputs)
         # foolbox asserts finite values for the whole batch: one bad row would cost all others
         usable = (finite_rows(inputs) & finite_rows(outputs)).nonzero().squeeze(1)
@@ -67,7 +67,7 @@ def minimum_norm_attacks(
         for name in wanted:
             attack = getattr(foolbox.attacks, _ATTACKS[name][0])(**chosen[name])
             found[name] = inputs.clone()
-            for rows in usable.split(chunk_size) if len(usable) else ():
+            for rows in torch.split(usable, chunk_size) if len(usable) else ():
                 found[name][rows] = _run(attack, model, inputs[rows], leave[rows])
         return found
 

@@ -1,0 +1,133 @@
+"""Candidates for the defaults, ranked on sets made from the held-out slice only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from credibly.decide.bootstrap import paired_difference
+from credibly.decide.learned import FAILURE_PARTS
+from credibly.decide.metrics import aurc, auroc
+from credibly.evaluate.study import Rows
+from experiments.evidence_columns import (
+    P_NORM,
+    RIVALS,
+    SOFTMAX,
+    Scale,
+    ordinary,
+    outlier_columns,
+    tamper_columns,
+)
+from experiments.evidence_detection import known
+from experiments.evidence_failures import ends, groups, words
+
+BASES = {
+    "softmax_ratio": "softmax_ratio",
+    "max_softmax": RIVALS[SOFTMAX],
+    "p-norm": RIVALS[P_NORM],
+    "p-norm, p chosen": RIVALS["max logit, p-norm, p chosen"],
+}
+SHARES = (0.25, 0.5, 1.0)
+PROFILE = ("predicted_ratio", "margin")
+SUMS = {
+    "shift + energy": {"shift": 1.0, "energy (rival)": 1.0},
+    "shift + 2 energy": {"shift": 1.0, "energy (rival)": 2.0},
+    "shift + half energy": {"shift": 1.0, "energy (rival)": 0.5},
+    "shift + half gain": {"shift": 1.0, "gain": 0.5},
+    "shift + gain": {"shift": 1.0, "gain": 1.0},
+    "shift + 2 gain": {"shift": 1.0, "gain": 2.0},
+    "shift + max logit": {"shift": 1.0, "max logit (rival)": 1.0},
+    "gain + energy": {"gain": 1.0, "energy (rival)": 1.0},
+    "shift + energy + gain": {"shift": 1.0, "energy (rival)": 1.0, "gain": 1.0},
+}
+"""Sums for outliers; energy and max logit need logits, which a profile knows up to a constant."""
+
+
+def candidates() -> dict[str, dict[str, float]]:
+    """Sums for failures: what softmax says, and a share of what survives at x+."""
+    found = {}
+    for title, base in BASES.items():
+        found[title] = {base: 1.0}
+        for other in PROFILE:
+            for share in SHARES:
+                found[f"{title} + {share:g} {other}"] = {base: 1.0, other: share}
+    return found
+
+
+def choose(held: Mapping[str, Rows], scale: Scale) -> dict[str, Any]:
+    """Print the three rankings, and return them."""
+    return {
+        "failures": choose_failures(held, scale),
+        "outliers": choose_detection(held, scale, "outliers"),
+        "tampering": choose_detection(held, scale, "attacked"),
+    }
+
+
+def choose_failures(held: Mapping[str, Rows], scale: Scale) -> dict[str, Any]:
+    """AURC of every candidate; ranked by the mean over groups of its ratio to max softmax."""
+    parts = {name: [held[n] for n in names] for name, names in groups(held).items()}
+    table = {
+        title: {name: mean_area(own, shares, scale) for name, own in parts.items()}
+        for title, shares in candidates().items()
+    }
+    base = table["max_softmax"]
+    rank = {t: sum(v[g] / base[g] for g in parts if base[g]) / len(parts) for t, v in table.items()}
+    clean = ordinary(held)
+    present = scale.balanced(clean, FAILURE_PARTS)
+    print("\nAURC x 1000 on the held-out slice; ranked by the mean ratio to max softmax")
+    print("| candidate | mean ratio | " + " | ".join(parts) + " | clean, less the default (95 %) |")
+    print("|---|---|" + "---|" * (len(parts) + 1))
+    found = {}
+    for title in sorted(rank, key=lambda t: rank[t]):
+        own = scale.balanced(clean, candidates()[title])
+        good = ~(own.isnan() | present.isnan())
+        gap = ends(paired_difference(aurc, own[good], present[good], clean.correct[good]))
+        cells = [f"{1000 * table[title][name]:.1f}" for name in parts] + [words(gap, 1000)]
+        print(f"| {title} | {rank[title]:.3f} | " + " | ".join(cells) + " |")
+        found[title] = {"mean ratio": rank[title], "aurc": table[title], "less default": gap}
+    return found
+
+
+def mean_area(parts: list[Rows], shares: Mapping[str, float], scale: Scale) -> float:
+    """AURC, the mean over sets; samples without a profile are left out."""
+    areas = []
+    for part in parts:
+        score = scale.balanced(part, shares)
+        good = ~score.isnan()
+        areas.append(aurc(score[good], part.correct[good]))
+    return sum(areas) / len(areas)
+
+
+def choose_detection(held: Mapping[str, Rows], scale: Scale, kind: str) -> dict[str, Any]:
+    """AUROC of every candidate against the held-out images, ranked by its mean over sets."""
+    usual = known(suspects(ordinary(held), scale, kind))
+    parts = {n: known(suspects(p, scale, kind)) for n, p in held.items() if p.kind == kind}
+    if not parts:
+        return {}
+    table = {
+        title: {name: float(auroc(-own[title], -usual[title])) for name, own in parts.items()}
+        for title in usual
+    }
+    mean = {title: sum(row.values()) / len(row) for title, row in table.items()}
+    print(f"\nAUROC against the held-out images: {kind}")
+    print("| candidate | mean | " + " | ".join(parts) + " |\n|---|---|" + "---|" * len(parts))
+    for title in sorted(mean, key=lambda t: -mean[t]):
+        cells = [f"{table[title][name]:.3f}" for name in parts]
+        print(f"| {title} | {mean[title]:.3f} | " + " | ".join(cells) + " |")
+    return {title: {"mean": mean[title], "auroc": table[title]} for title in table}
+
+
+def suspects(part: Rows, scale: Scale, kind: str) -> dict[str, Tensor]:
+    """The columns of the tables, and sums that are not in them."""
+    if kind == "outliers":
+        sums = {title: scale.balanced(part, shares) for title, shares in SUMS.items()}
+        return outlier_columns(part, scale) | sums
+    found = tamper_columns(part, scale)
+    both = [("shift", "elasticity"), ("shift", RIVALS[SOFTMAX]), ("shift", "gain")]
+    for first, second in both:
+        sides = torch.stack([scale.two_sided(part, name) for name in (first, second)])
+        found[f"two-sided {first} + {second}"] = sides.sum(0)
+    return found

@@ -1,0 +1,127 @@
+"""Columns of the tables of the evidence; all scales come from the held-out slice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from credibly.decide.learned import FAILURE_PARTS, outlier_score, spread_of
+from credibly.errors import FileFormatError
+from credibly.evaluate.study import Rows, read_study
+
+DEFAULT = "softmax and profile (default)"
+PAIR = "p-norm and profile"
+SOFTMAX, MARGIN, P_NORM = "max softmax", "logit margin", "max logit, p-norm"
+RIVALS = {
+    SOFTMAX: "max softmax (rival)",
+    MARGIN: "logit margin (rival)",
+    P_NORM: "max logit p-norm (rival)",
+    "max logit, p-norm, p chosen": "max logit p-norm, p chosen (rival)",
+    "temperature scaling": "temperature scaling (rival)",
+    "DOCTOR": "DOCTOR (rival)",
+    "DOCTOR with step": "DOCTOR with step (rival)",
+    "negative entropy": "negative entropy (rival)",
+    "max logit": "max logit (rival)",
+    "energy": "energy (rival)",
+    "GEN": "GEN (rival)",
+    "ODIN": "ODIN (rival)",
+    "noise vote": "noise vote (rival)",
+}
+OWN = {
+    "predicted ratio": "predicted_ratio",
+    "margin at x+": "margin",
+    "ratio": "ratio",
+    "shift": "shift",
+    "gain": "gain",
+    "risk": "risk",
+    "c0 under the same rule": "fit credibility (rival)",
+    "one gradient step": "one gradient step (rival)",
+    "one Gauss-Newton step": "one Gauss-Newton step (rival)",
+}
+FOR_OUTLIERS = {
+    "shift": "shift", "gain": "gain", "elasticity, reversed": "-elasticity",
+    **{title: name for title, name in RIVALS.items() if title != MARGIN},
+}  # fmt: skip
+TWO_SIDED = {
+    "shift": "shift", "gain": "gain", "elasticity": "elasticity",
+    **{t: RIVALS[t] for t in (SOFTMAX, MARGIN, P_NORM, "energy", "GEN", "ODIN")},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Medians and spreads of all scores among the held-out images."""
+
+    medians: Mapping[str, float]
+    spreads: Mapping[str, float]
+
+    @staticmethod
+    def of(rows: Rows) -> Scale:
+        """From the ordinary rows of the held-out slice."""
+        return Scale(
+            {name: float(v.nanquantile(0.5)) for name, v in rows.scores.items()},
+            {name: spread_of(v) for name, v in rows.scores.items()},
+        )
+
+    def balanced(self, part: Rows, shares: Mapping[str, float]) -> Tensor:
+        """A sum of scores, each divided by its spread."""
+        terms = [share / self.spreads[n] * part.scores[n] for n, share in shares.items()]
+        return torch.stack(terms).sum(0)
+
+    def two_sided(self, part: Rows, name: str) -> Tensor:
+        """Minus the distance from the median, in units of the spread."""
+        return -(part.scores[name] - self.medians[name]).abs() / self.spreads[name]
+
+
+def read_parts(folder: Path) -> tuple[dict[str, Rows], dict[str, Rows], Scale]:
+    """The measured sets, those of the held-out slice, and its scale."""
+    held = read_study(folder / "held-out")
+    if not any(part.kind == "ordinary" for part in held.values()):
+        message = f"{folder}: the held-out images are missing; run --sets held-out first."
+        raise FileFormatError(message)
+    return read_study(folder), held, Scale.of(ordinary(held))
+
+
+def ordinary(rows: Mapping[str, Rows]) -> Rows:
+    """The reference set."""
+    found = [part for part in rows.values() if part.kind == "ordinary"]
+    if len(found) != 1:
+        message = f"one ordinary set is needed; there are {len(found)}: run --sets ordinary first."
+        raise FileFormatError(message)
+    return found[0]
+
+
+def failure_columns(part: Rows, scale: Scale) -> dict[str, Tensor]:
+    """Scores for "is this class wrong?", by title; higher is more trustworthy."""
+    found = {DEFAULT: scale.balanced(part, FAILURE_PARTS)}
+    found[PAIR] = scale.balanced(part, {RIVALS[P_NORM]: 1.0, "predicted_ratio": 0.5})
+    known = {**RIVALS, **OWN}
+    return found | {t: part.scores[name] for t, name in known.items() if name in part.scores}
+
+
+def outlier_columns(part: Rows, scale: Scale) -> dict[str, Tensor]:
+    """Scores for "does this input not belong?"; outliers are to have the smaller ones."""
+    default = outlier_score().name
+    found = {f"{default} (default)": part.scores[default]}
+    for title, name in FOR_OUTLIERS.items():
+        own = name.removeprefix("-")
+        if name != default and own in part.scores:
+            found[title] = part.scores[own] if own == name else -part.scores[own]
+    for title, other in (("shift and energy", "energy (rival)"), ("shift and gain", "gain")):
+        found[title] = scale.balanced(part, {"shift": 1.0, other: 1.0})
+    return found
+
+
+def tamper_columns(part: Rows, scale: Scale) -> dict[str, Tensor]:
+    """Scores for "was it tampered with?": unlike the held-out images on either side."""
+    found = {}
+    for title, name in TWO_SIDED.items():
+        mark = " (default)" if name == "shift" else ""
+        found[f"two-sided {title}{mark}"] = scale.two_sided(part, name)
+    found["elasticity, one side"] = part.scores["elasticity"]
+    found["max softmax, too sure"] = -part.scores[RIVALS[SOFTMAX]]
+    return found

@@ -1,0 +1,208 @@
+"""The sets of inputs of the evidence: ordinary, attacked, foreign and damaged ones."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+import credibly as cr
+from credibly.evaluate.attacks.pgd import PGD
+from credibly.evaluate.corruptions import KINDS, Corruption
+from credibly.evaluate.study import InputSet
+from credibly.model.fingerprint import digest_of_tensor
+from experiments.evidence_subject import Labelled, Subject
+
+PAPER = {"cifar10": (0.01, 0.02, 0.03), "fashion-mnist": (0.02, 0.04, 0.06)}
+MILD = (0.001, 0.002, 0.004)
+BOUNDARY = "PGD that stops at the boundary"
+MINIMUM_NORM = {"DeepFool": "deepfool", "Carlini-Wagner": "carlini-wagner"}
+FEW_STEPS = {
+    "cifar10": {"binary_search_steps": 4, "steps": 100, "stepsize": 0.002, "initial_const": 0.1},
+    "fashion-mnist": {
+        "binary_search_steps": 5,
+        "steps": 100,
+        "stepsize": 0.01,
+        "initial_const": 0.3,
+    },
+}
+"""Of Carlini-Wagner in foolbox, confidence 0: enough to cross the boundary with little to spare.
+
+Black pixels are at the end of its tanh, where steps have to be longer.
+"""
+
+NEAR = "left-out classes"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many images of each kind; of the held-out slice all are used, and `held` of each other.
+
+    Attributes:
+        clean: test images.
+        damaged: for each of the fifty sets.
+        attacked: for each attack.
+        foreign: for each set of outliers.
+        held: for each set that is made from the held-out slice.
+    """
+
+    clean: int
+    damaged: int
+    attacked: int
+    foreign: int
+    held: int
+
+
+def measured_sets(
+    clf: cr.Classifier, subject: Subject, dataset: str, sizes: Sizes
+) -> dict[str, InputSet]:
+    """Clean images first, then everything else, each made when it is needed."""
+    x, y = subject.test.images, subject.test.labels
+    found = {"clean": InputSet(x[: sizes.clean], y[: sizes.clean], "ordinary")}
+    some = Labelled(x[: sizes.attacked], y[: sizes.attacked])
+    found |= attacked(clf, some, (*MILD, *PAPER[dataset]))
+    found |= minimum_norm(clf, some, FEW_STEPS[dataset])
+    like = x[: sizes.foreign]
+    makers = noises(like, seed=0) | {"inverted images": partial(inverted, like)}
+    found |= outliers(makers, like)
+    for name, images in subject.foreign.items():
+        found[name] = InputSet(images[: sizes.foreign], None, "outliers")
+    if subject.near is not None:
+        found[NEAR] = InputSet(subject.near, None, "outliers")
+    return found | damaged(Labelled(x[: sizes.damaged], y[: sizes.damaged]), (1, 3, 5, 2, 4))
+
+
+def held_out_sets(
+    clf: cr.Classifier, subject: Subject, dataset: str, sizes: Sizes
+) -> dict[str, InputSet]:
+    """What defaults are chosen on: nothing here comes from test images."""
+    data = subject.held_out
+    found = {"held-out": InputSet(data.images, data.labels, "ordinary")}
+    some = Labelled(data.images[: sizes.held], data.labels[: sizes.held])
+    found |= attacked(clf, some, (*MILD[:2], PAPER[dataset][1]))
+    makers = noises(some.images, seed=1) | {"shuffled patches": partial(shuffled, some.images)}
+    return found | outliers(makers, some.images) | damaged(some, (2, 4))
+
+
+def attacked(clf: cr.Classifier, data: Labelled, radii: tuple[float, ...]) -> dict[str, InputSet]:
+    """PGD of 100 steps, and one that stops at the boundary."""
+    x, y, base = data.images, data.labels, digest_of_tensor(data.images)
+    found = {}
+    for eps in radii:
+        step = 0.005 if eps <= 0.01 else 0.01
+        attack = PGD(
+            eps=eps, steps=100, step_size=min(step, eps / 2), bounds=(0.0, 1.0), chunk_size=1000
+        )
+        source = f"{attack!r} of {base}"
+        found[f"PGD {eps:g}"] = InputSet(partial(attack, clf, x, y), y, "attacked", source)
+    stopping = partial(stops_at_the_boundary, clf, x, y)
+    found[BOUNDARY] = InputSet(stopping, y, "attacked", f"steps of 0.0005, at most 60, of {base}")
+    return found
+
+
+def minimum_norm(
+    clf: cr.Classifier, data: Labelled, steps: dict[str, float]
+) -> dict[str, InputSet]:
+    """Real minimum-norm attacks, where foolbox is installed."""
+    if importlib.util.find_spec("foolbox") is None:
+        print(f"left out, since foolbox is not installed: {', '.join(MINIMUM_NORM)}", flush=True)
+        return {}
+    base = digest_of_tensor(data.images)
+    return {
+        title: InputSet(
+            partial(nearest, clf, data, name, steps), data.labels, "attacked",
+            f"foolbox {name} {steps} of {base}",
+        )
+        for title, name in MINIMUM_NORM.items()
+    }  # fmt: skip
+
+
+def nearest(clf: cr.Classifier, data: Labelled, name: str, steps: dict[str, float]) -> Tensor:
+    """The nearest inputs of another class than the true one that an attack finds."""
+    found = cr.minimum_norm_attacks(
+        clf, data.images, bounds=(0.0, 1.0), attacks=[name], labels=data.labels,
+        settings={MINIMUM_NORM["Carlini-Wagner"]: steps}, chunk_size=500,
+    )  # fmt: skip
+    return found[name]
+
+
+def stops_at_the_boundary(clf: cr.Classifier, x: Tensor, y: Tensor) -> Tensor:
+    """Small steps up the loss, each image left alone once its class has changed (L_inf)."""
+    current, open_rows = x.clone(), torch.ones_like(y, dtype=torch.bool)
+    step = PGD(eps=1.0, steps=1, step_size=0.0005, bounds=(0.0, 1.0), random_start=False,
+               chunk_size=1000)  # fmt: skip
+    for _ in range(60):
+        with torch.no_grad():
+            wrong = torch.cat([clf.logits(part).argmax(1) for part in current.split(1000)]) != y
+        open_rows &= ~wrong
+        if not bool(open_rows.any()):
+            break
+        current[open_rows] = step(clf, current[open_rows], y[open_rows])
+    return current
+
+
+def outliers(makers: dict[str, Callable[[], Tensor]], like: Tensor) -> dict[str, InputSet]:
+    """Sets without labels."""
+    base = digest_of_tensor(like)
+    return {
+        name: InputSet(make, None, "outliers", f"{name} {described(make)} of {base}")
+        for name, make in makers.items()
+    }
+
+
+def described(make: Callable[[], Tensor]) -> str:
+    """Settings of a maker, in words."""
+    assert isinstance(make, partial)
+    return f"{make.func.__name__} {sorted(make.keywords.items())}"
+
+
+def noises(like: Tensor, *, seed: int) -> dict[str, Callable[[], Tensor]]:
+    """Noise of two kinds."""
+    return {
+        "uniform noise": partial(noise, like, uniform=True, seed=seed),
+        "Gaussian noise": partial(noise, like, uniform=False, seed=seed),
+    }
+
+
+def noise(like: Tensor, *, uniform: bool, seed: int) -> Tensor:
+    """Noise of the shape of images."""
+    generator = torch.Generator().manual_seed(seed)
+    if uniform:
+        return torch.rand(like.shape, generator=generator).to(like)
+    return (0.5 + 0.25 * torch.randn(like.shape, generator=generator)).clamp(0, 1).to(like)
+
+
+def inverted(like: Tensor) -> Tensor:
+    """White for black."""
+    return 1 - like
+
+
+def shuffled(like: Tensor, *, parts: int = 4) -> Tensor:
+    """Images cut in parts x parts patches, each image in a random order of its own."""
+    n, channels, height, width = like.shape
+    assert height % parts == 0
+    assert width % parts == 0
+    sides = (n, channels, parts, height // parts, parts, width // parts)
+    patches = like.reshape(sides).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
+    generator = torch.Generator().manual_seed(0)
+    order = torch.rand(n, parts * parts, generator=generator).argsort(1).to(like.device)
+    mixed = patches[torch.arange(n, device=like.device)[:, None], order]
+    back = mixed.unflatten(1, (parts, parts)).permute(0, 3, 1, 4, 2, 5)
+    return back.reshape(like.shape).contiguous()
+
+
+def damaged(data: Labelled, severities: tuple[int, ...]) -> dict[str, InputSet]:
+    """Ten kinds of damage at some severities."""
+    base = digest_of_tensor(data.images)
+    found = {}
+    for severity in severities:
+        for kind in KINDS:
+            damage = Corruption(kind, severity)
+            make = partial(damage, data.images)
+            source = f"{damage!r} of {base}"
+            found[f"{kind} {severity}"] = InputSet(make, data.labels, "shifted", source)
+    return found
