@@ -74,7 +74,8 @@ def choose_failures(held: Mapping[str, Rows], scale: Scale) -> dict[str, Any]:
         for title, shares in candidates().items()
     }
     base = table["max_softmax"]
-    rank = {t: sum(v[g] / base[g] for g in parts if base[g]) / len(parts) for t, v in table.items()}
+    some = [name for name in parts if base[name] > 0]  # a group without errors ranks nothing
+    rank = {t: sum(row[g] / base[g] for g in some) / max(1, len(some)) for t, row in table.items()}
     clean = ordinary(held)
     present = scale.balanced(clean, FAILURE_PARTS)
     print("\nAURC x 1000 on the held-out slice; ranked by the mean ratio to max softmax")

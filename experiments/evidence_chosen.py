@@ -112,7 +112,7 @@ def choose(clf: cr.Classifier, data: Labelled, *, votes: int, chunk_size: int) -
     """Choose everything on the slice; test images are not looked at."""
     x, y = data.images, data.labels
     with torch.no_grad():
-        logits = torch.cat([clf.logits(part) for part in x.split(chunk_size)]).double()
+        logits = torch.cat([clf.logits(part) for part in torch.split(x, chunk_size)]).double()
     right = logits.argmax(1) == y
     few = slice(FOR_VOTES)
     foreign = [make() for make in noises(x[few], seed=1).values()] + [shuffled(x[few])]

@@ -137,7 +137,9 @@ def stops_at_the_boundary(clf: cr.Classifier, x: Tensor, y: Tensor) -> Tensor:
                chunk_size=1000)  # fmt: skip
     for _ in range(60):
         with torch.no_grad():
-            wrong = torch.cat([clf.logits(part).argmax(1) for part in current.split(1000)]) != y
+            wrong = (
+                torch.cat([clf.logits(part).argmax(1) for part in torch.split(current, 1000)]) != y
+            )
         open_rows &= ~wrong
         if not bool(open_rows.any()):
             break
@@ -191,7 +193,7 @@ def shuffled(like: Tensor, *, parts: int = 4) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     order = torch.rand(n, parts * parts, generator=generator).argsort(1).to(like.device)
     mixed = patches[torch.arange(n, device=like.device)[:, None], order]
-    back = mixed.unflatten(1, (parts, parts)).permute(0, 3, 1, 4, 2, 5)
+    back = mixed.reshape(n, parts, parts, *mixed.shape[2:]).permute(0, 3, 1, 4, 2, 5)
     return back.reshape(like.shape).contiguous()
 
 

@@ -59,12 +59,15 @@ class Subject:
 
 def load(arguments: argparse.Namespace) -> Subject:
     """The embedded network and images, or files."""
+    net: nn.Module
+    facts: dict[str, str] = {}
+    near = None
     if arguments.model is None:
         sample = load_sample()
         images, labels = sample.images, sample.labels
         test = Labelled(images[:EMBEDDED_TEST], labels[:EMBEDDED_TEST])
         held_out = Labelled(images[EMBEDDED_TEST:], labels[EMBEDDED_TEST:])
-        net, facts, near = sample.net, {}, None
+        net = sample.net
     else:
         trained = networks.load(arguments.model)
         net, facts = trained.net, trained.facts
