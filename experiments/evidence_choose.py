@@ -13,7 +13,6 @@ from credibly.decide.learned import FAILURE_PARTS
 from credibly.decide.metrics import aurc, auroc
 from credibly.evaluate.study import Rows
 from experiments.evidence_columns import (
-    P_NORM,
     RIVALS,
     SOFTMAX,
     Scale,
@@ -27,7 +26,7 @@ from experiments.evidence_failures import ends, groups, words
 BASES = {
     "softmax_ratio": "softmax_ratio",
     "max_softmax": RIVALS[SOFTMAX],
-    "p-norm": RIVALS[P_NORM],
+    "p-norm": "p_norm",
     "p-norm, p chosen": RIVALS["max logit, p-norm, p chosen"],
 }
 SHARES = (0.25, 0.5, 1.0)

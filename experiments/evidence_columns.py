@@ -98,7 +98,7 @@ def ordinary(rows: Mapping[str, Rows]) -> Rows:
 def failure_columns(part: Rows, scale: Scale) -> dict[str, Tensor]:
     """Scores for "is this class wrong?", by title; higher is more trustworthy."""
     found = {DEFAULT: scale.balanced(part, FAILURE_PARTS)}
-    found[PAIR] = scale.balanced(part, {RIVALS[P_NORM]: 1.0, "predicted_ratio": 0.5})
+    found[PAIR] = scale.balanced(part, {"p_norm": 1.0, "predicted_ratio": 0.5})
     known = {**RIVALS, **OWN}
     return found | {t: part.scores[name] for t, name in known.items() if name in part.scores}
 

@@ -96,6 +96,7 @@ def naive(c, f, moved, gamma=30.0):
     own, rival = c[predicted], max(v for k, v in enumerate(c) if k != predicted)
     after = moved**2 + sum(v * v for v in c) / gamma
     before = sum(v * v for v in f) / gamma
+    centred = [v - sum(f) / len(f) for v in f]
     return {
         "ratio": 1 - max(c) / sorted(c)[-2],
         "predicted_ratio": 1 - own / rival if own >= rival else rival / own - 1,
@@ -108,6 +109,7 @@ def naive(c, f, moved, gamma=30.0):
         "elasticity": math.log(moved / math.dist(c, f)),
         "softmax_ratio": max(f) - sorted(f)[-2],
         "max_softmax": max(f),
+        "p_norm": max(centred) / sum(v**4 for v in centred) ** 0.25,
     }
 
 

@@ -12,6 +12,7 @@ from torch import nn
 
 import credibly as cr
 from credibly.data.sample import load_sample
+from credibly.decide.scores import SCORES
 from credibly.evaluate.baselines import MaxLogitPNorm, TemperatureScaled
 from credibly.evaluate.study import read_study
 from credibly.model.fingerprint import digest_of_tensor
@@ -120,6 +121,7 @@ def test_a_profile_knows_the_p_norm_and_the_odds():
     """Credibilities at x0 are logits up to a constant, so these need no further forward."""
     clf, x = cr.Classifier(models.smooth_network()), models.inputs(7)
     profile = cr.credibility(clf, x, gamma=30.0)
+    assert torch.allclose(SCORES["p_norm"](profile), MaxLogitPNorm()(clf, x), rtol=1e-9)
     for rival in (MaxLogitPNorm(), MaxLogitPNorm(p=7), TemperatureScaled(temperature=1.7)):
         assert torch.allclose(rival.of_logits(profile.fit), rival(clf, x), rtol=1e-9, atol=1e-12)
 

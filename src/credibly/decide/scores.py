@@ -124,6 +124,25 @@ def max_softmax(profile: Profile) -> Tensor:
     return profile.fit.amax(1)
 
 
+@_scored
+def p_norm(profile: Profile) -> Tensor:
+    """The largest centred logit at x0 over the 4-norm of all, for models with cross-entropy.
+
+    Credibilities at x0 are logits up to a constant, which centring removes (Cattelan and Silva
+    2024: confidence that does not grow with the length of the logits).
+    """
+    return over_p_norm(profile.fit.double(), 4.0)
+
+
+def over_p_norm(values: Tensor, p: float) -> Tensor:
+    """The largest centred value of each row over the p-norm of the row; 0 for equal values."""
+    z = values - values.mean(1, keepdim=True)
+    largest = z.abs().amax(1, keepdim=True)
+    z = torch.where(largest > 0, z / largest, 0.0)  # powers must not overflow
+    length = z.abs().pow(p).sum(1).pow(1 / p)
+    return torch.where(length > 0, z.amax(1) / length, 0.0)
+
+
 def path_score(path: CredibilityPath) -> Tensor:
     """Minus log of the gamma at which the prediction changes (N,): later is more trustworthy.
 
@@ -146,6 +165,7 @@ SCORES: dict[str, Score] = {
     "elasticity": elasticity,
     "softmax_ratio": softmax_ratio,
     "max_softmax": max_softmax,
+    "p_norm": p_norm,
 }
 """Every plain score by its name."""
 

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from credibly.decide.scores import over_p_norm
 from credibly.errors import InvalidArgumentError
 from credibly.evaluate.baseline import (
     LogitBaseline,
@@ -74,12 +75,7 @@ class MaxLogitPNorm(LogitBaseline):
         need_positive("p", self.p, "The authors try 1 to 10 on held-out data.")
 
     def of_logits(self, logits: Tensor) -> Tensor:
-        z = as_logits(logits)
-        z = z - z.mean(1, keepdim=True)
-        largest = z.abs().amax(1, keepdim=True)
-        z = torch.where(largest > 0, z / largest, 0.0)  # powers must not overflow
-        length = z.abs().pow(self.p).sum(1).pow(1 / self.p)
-        return torch.where(length > 0, z.amax(1) / length, 0.0)
+        return over_p_norm(as_logits(logits), self.p)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,9 @@ from functools import cached_property
 from credibly.decide.bootstrap import Interval
 from credibly.evaluate.study_result import DetectionResult, SetResult, StudyResult
 
-WITHOUT_SOLVE = ("max_softmax", "softmax_ratio")  # among the scores, but they only read the outputs
+WITHOUT_SOLVE = ("max_softmax", "p_norm", "softmax_ratio")
+"""Among the scores, but they only read the outputs."""
+
 Pick = tuple[str, bool]
 """A score, and whether it is taken two-sided."""
 
