@@ -43,7 +43,7 @@ class Sizes:
     """How many images of each kind; of the held-out slice all are used, and `held` of each other.
 
     Attributes:
-        clean: test images.
+        clean: test images; at most so many of the classes that were left out, too.
         damaged: for each of the fifty sets.
         attacked: for each attack.
         foreign: for each set of outliers.
@@ -72,7 +72,7 @@ def measured_sets(
     for name, images in subject.foreign.items():
         found[name] = InputSet(images[: sizes.foreign], None, "outliers")
     if subject.near is not None:
-        found[NEAR] = InputSet(subject.near, None, "outliers")
+        found[NEAR] = InputSet(subject.near[: sizes.clean], None, "outliers")
     return found | damaged(Labelled(x[: sizes.damaged], y[: sizes.damaged]), (1, 3, 5, 2, 4))
 
 
