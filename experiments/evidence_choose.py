@@ -32,11 +32,9 @@ BASES = {
 SHARES = (0.25, 0.5, 1.0)
 PROFILE = ("predicted_ratio", "margin")
 SUMS = {
-    "shift + energy": {"shift": 1.0, "energy (rival)": 1.0},
     "shift + 2 energy": {"shift": 1.0, "energy (rival)": 2.0},
     "shift + half energy": {"shift": 1.0, "energy (rival)": 0.5},
     "shift + half gain": {"shift": 1.0, "gain": 0.5},
-    "shift + gain": {"shift": 1.0, "gain": 1.0},
     "shift + 2 gain": {"shift": 1.0, "gain": 2.0},
     "shift + max logit": {"shift": 1.0, "max logit (rival)": 1.0},
     "gain + energy": {"gain": 1.0, "energy (rival)": 1.0},
