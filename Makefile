@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test lint types bench clean
+.PHONY: demo test lint types bench paper paper-small clean
 
 demo: $(INSTALLED)
 	$(BIN)/credibly demo --out demo
@@ -21,6 +21,16 @@ types: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.solvers
+
+# make paper CHECKPOINTS=FOLDER CIFAR10=FOLDER FASHION_MNIST=FOLDER [DEVICE=cuda]
+DEVICE ?= cpu
+paper: $(INSTALLED)
+	$(BIN)/python -m experiments.paper --device $(DEVICE) \
+		$(if $(CHECKPOINTS),--checkpoints $(CHECKPOINTS)) $(if $(CIFAR10),--cifar10 $(CIFAR10)) \
+		$(if $(FASHION_MNIST),--fashion-mnist $(FASHION_MNIST))
+
+paper-small: $(INSTALLED)
+	$(BIN)/python -m experiments.paper --small --out .cache/paper-small
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,167 @@
+"""The paper's claims against the measured numbers, each judged by one stated rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from experiments.paper import settings
+from experiments.paper.cache import say
+from experiments.paper.files import read_json, write_json
+
+RULE = (
+    "A claim is one or more statements that a number lies in a region: a bound of the paper, or "
+    "its number with a tolerance, both given. A statement is true if our number lies there (where "
+    "the region is a bound: if the whole 95 % interval does), false if the number and the whole "
+    "interval lie outside, and open otherwise. A reading (space, number "
+    "of images) holds if all statements are true, fails if none is true and one is false, is open "
+    "if all are open, and holds partly otherwise. The claim is reproduced if every reading holds, "
+    "refuted if every reading fails, undecided if no reading was measured or every one is open, "
+    "and partly reproduced otherwise."
+)
+
+State = Literal["true", "false", "open"]
+Reading = Literal["holds", "fails", "open", "partly"]
+Verdict = Literal["reproduced", "partly", "refuted", "cannot be decided"]
+Value = Sequence[float | None]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A number with its interval, and the region where the paper puts it.
+
+    Attributes:
+        what: in words.
+        value: [number, low, high]; None where it is not defined.
+        least: lower end of the region.
+        most: upper end.
+        strict: whether the ends themselves are outside.
+    """
+
+    what: str
+    value: Value
+    least: float = -math.inf
+    most: float = math.inf
+    strict: bool = False
+
+    def state(self) -> State:
+        """True, false or open, by the rule."""
+        middle, low, high = self.value
+        if middle is None:
+            return "open"
+        low, high = (middle if end is None else end for end in (low, high))
+        bound = math.isinf(self.least) or math.isinf(self.most)
+        must = (middle, low, high) if bound else (middle,)
+        if all(self._inside(number) for number in must):
+            return "true"
+        before = max(middle, high) < self.least or (self.strict and high <= self.least)
+        after = min(middle, low) > self.most or (self.strict and low >= self.most)
+        return "false" if (before or after) and not self._inside(middle) else "open"
+
+    def _inside(self, number: float) -> bool:
+        if self.strict:
+            return self.least < number < self.most
+        return self.least <= number <= self.most
+
+    def record(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        ends = [None if math.isinf(v) else v for v in (self.least, self.most)]
+        return {"what": self.what, "value": list(self.value), "region": ends, "is": self.state()}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, and our numbers in each reading of it."""
+
+    name: str
+    words: str
+    number: str
+    readings: Mapping[str, Sequence[Statement]]
+
+    def record(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {
+            "claim": self.name,
+            "words": self.words,
+            "paper": self.number,
+            "verdict": verdict([judged(found) for found in self.readings.values()]),
+            "readings": {
+                name: {"is": judged(found), "statements": [s.record() for s in found]}
+                for name, found in self.readings.items()
+            },
+        }
+
+
+def judged(statements: Sequence[Statement]) -> Reading:
+    """A reading by its statements."""
+    states = [statement.state() for statement in statements]
+    if all(state == "true" for state in states):
+        return "holds"
+    if "true" not in states:
+        return "fails" if "false" in states else "open"
+    return "partly"
+
+
+def verdict(readings: Sequence[Reading]) -> Verdict:
+    """A claim by its readings."""
+    if not readings or all(reading == "open" for reading in readings):
+        return "cannot be decided"
+    if all(reading == "holds" for reading in readings):
+        return "reproduced"
+    if all(reading == "fails" for reading in readings):
+        return "refuted"
+    return "partly"
+
+
+def write(out: Path) -> None:
+    """claims.json from the figures in a folder, and the table on the screen."""
+    from experiments.paper.statements import all_claims
+
+    records = {
+        name: read_json(out / f"{name}.json")
+        for name in settings.names()
+        if (out / f"{name}.json").exists()
+    }
+    if not records:
+        return
+    small = any(record["settings"]["dataset"] == "embedded" for record in records.values())
+    found = [claim.record() for claim in all_claims(records)]
+    scale = "small, with the embedded network: it says nothing about the paper" if small else "full"
+    write_json(out / "claims.json", {"scale": scale, "rule": RULE, "claims": found})
+    say(markdown(found, scale))
+
+
+def markdown(found: Sequence[Mapping[str, Any]], scale: str) -> str:
+    """The claims as a table."""
+    lines = [f"Scale: {scale}.", "", "| claim | paper | measured | verdict |", "|---|---|---|---|"]
+    for claim in found:
+        cells = "<br>".join(
+            f"{name}: {_cell(reading)}" for name, reading in claim["readings"].items()
+        )
+        lines.append(
+            f"| {_safe(claim['words'])} | {claim['paper']} | {_safe(cells) or 'not measured'} "
+            f"| {claim['verdict']} |"
+        )
+    return "\n".join(lines)
+
+
+def _safe(text: str) -> str:
+    """Text that does not end a cell."""
+    return text.replace("|", "\\|")
+
+
+def _cell(reading: Mapping[str, Any]) -> str:
+    parts = [f"{s['what']} {_words(s['value'])} ({s['is']})" for s in reading["statements"]]
+    return f"{'; '.join(parts)} → {reading['is']}"
+
+
+def _words(value: Value) -> str:
+    middle, low, high = value
+    if middle is None:
+        return "undefined"
+    if low is None or high is None or low == high:
+        return f"{middle:.3g}"
+    return f"{middle:.3g} [{low:.3g}, {high:.3g}]"

@@ -1,0 +1,147 @@
+"""The command line of the reproduction."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import credibly as cr
+from credibly.errors import CrediblyError
+from experiments.paper import claims, settings
+from experiments.paper.cache import Cache, say
+from experiments.paper.files import read_json, write_json
+from experiments.paper.kinds import measured
+from experiments.paper.settings import SPACES, Figure
+from experiments.paper.world import World
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make every figure that can be made; 1 if something asked for by name could not."""
+    given = parsed(arguments)
+    if given.draw:
+        draw_all(given.out, given.figure)
+        return 0
+    try:
+        return run(given)
+    except CrediblyError as error:
+        say(f"error: {error}")
+        return 1
+
+
+def run(given: argparse.Namespace) -> int:
+    """Compute, write, draw and judge."""
+    world = World(
+        given.checkpoints,
+        {"cifar10": given.cifar10, "fashion-mnist": given.fashion_mnist},
+        given.device,
+    )
+    cache = Cache(given.cache, stamp(given.device))
+    skipped = []
+    for name in given.figure or settings.names():
+        figure = settings.load(name, small=given.small)
+        if not make_figure(world, cache, figure, given):
+            skipped.append(name)
+    claims.write(given.out)
+    if skipped:
+        say(f"not made: {', '.join(skipped)}")
+    return 1 if skipped and given.figure else 0
+
+
+def make_figure(world: World, cache: Cache, figure: Figure, given: argparse.Namespace) -> bool:
+    """One figure; false where something it needs is missing, with a line saying what."""
+    begin = time.perf_counter()
+    missing = [name for name in figure.networks if not world.has(name)]
+    if missing:
+        where = given.checkpoints or "--checkpoints, which was not given"
+        say(f"{figure.name}: skipped, {', '.join(missing)}.safetensors not in {where}")
+        return False
+    try:
+        world.images(figure.dataset)
+    except (CrediblyError, FileNotFoundError, ValueError) as error:
+        say(f"{figure.name}: skipped, {error}")
+        return False
+    say(f"{figure.name}")
+    chosen = [space for space in figure.spaces if space in given.spaces]
+    found = {space: cache.load(measured(world, cache, figure, space)).facts for space in chosen}
+    if set(chosen) != set(figure.spaces):
+        say(f"{figure.name}: {', '.join(chosen)} only, so the cache is filled and nothing written")
+        return True
+    record = assembled(figure, found, world, small=given.small)
+    write_json(given.out / f"{figure.name}.json", record)
+    draw_all(given.out, [figure.name])
+    say(f"{figure.name}: {time.perf_counter() - begin:.1f} s")
+    return True
+
+
+def assembled(
+    figure: Figure, found: dict[str, Any], world: World, *, small: bool
+) -> dict[str, Any]:
+    """All there is to know of a figure, without a word about where it was made."""
+    cost: dict[str, list[float]] = {}
+    for facts in found.values():
+        cost |= facts["cost"]
+    stamps = sorted({json.dumps(s, sort_keys=True) for f in found.values() for s in f["stamps"]})
+    return {
+        "figure": figure.name,
+        "kind": figure.kind,
+        "command": f"python -m experiments.paper --figure {figure.name}" + " --small" * small,
+        "settings": figure.record(),
+        "networks": {name: world.network_sha256(name) for name in figure.networks},
+        "data_sha256": world.images(figure.dataset).sha256,
+        "made_with": [json.loads(text) for text in stamps],
+        "seconds": round(sum(seconds for seconds, _ in cost.values()), 1),
+        "passes": round(sum(passes for _, passes in cost.values())),
+        "results": {space: facts["numbers"] for space, facts in found.items()},
+    }
+
+
+def draw_all(out: Path, names: Sequence[str] | None) -> None:
+    """Pictures from JSON alone, where matplotlib is installed."""
+    try:
+        from experiments.paper import draw
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != "matplotlib":
+            raise
+        say("no pictures: matplotlib is not installed; draw them elsewhere with --draw")
+        return
+    for name in names or settings.names():
+        path = out / f"{name}.json"
+        if path.exists():
+            draw.picture(read_json(path), out)
+        elif names:
+            say(f"{path} is not there: make it first, without --draw")
+
+
+def stamp(device: str) -> dict[str, str]:
+    """What the numbers are made with."""
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "CPU"
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "credibly": cr.__version__,
+        "device": name,
+    }
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(prog="experiments.paper", description=__doc__)
+    parser.add_argument("--checkpoints", type=Path, help="folder of NAME.safetensors")
+    parser.add_argument("--cifar10", type=Path, help="folder of CIFAR-10")
+    parser.add_argument("--fashion-mnist", type=Path, help="folder of Fashion-MNIST")
+    parser.add_argument("--figure", nargs="+", help="some figures only", choices=settings.names())
+    parser.add_argument("--spaces", nargs="+", choices=SPACES, default=list(SPACES),
+                        help="some spaces only: fills the cache, for several at once")  # fmt: skip
+    parser.add_argument("--small", action="store_true", help="the embedded network, in a minute")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--cache", type=Path, default=Path(".cache/paper"))
+    parser.add_argument("--out", type=Path, default=Path("results/paper"))
+    parser.add_argument("--draw", action="store_true", help="only draw, from the JSON in --out")
+    return parser.parse_args(arguments)

@@ -1,0 +1,211 @@
+"""Pictures of accuracies: against coverage, at full coverage, over readings and over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from credibly.report import style
+from experiments.paper.measures import GRID
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Record = Mapping[str, Any]
+ATTACKED = ("#e8a33d", "#d1603d", "#8c2d3f")
+NAMES = {"softmax": "softmax", "profile": "profile c⁺"}
+COLOURS = {"softmax": style.SOFTMAX, "profile": style.PROFILE}
+
+
+def condition_name(condition: str) -> str:
+    """'clean', or the eps of an attack."""
+    return condition if condition == "clean" else f"ε = {condition}"
+
+
+def filtering(record: Record) -> tuple[Figure, str]:
+    """One row a space, one column a classifier; bands are the range over restarts."""
+    results = record["results"]
+    rows = len(results)
+    figure, axes = style.panels(2, rows=rows, width=9.4, height=3.1 * rows + 1.0)
+    words = []
+    for row, (space, sets) in enumerate(results.items()):
+        for column, which in enumerate(NAMES):
+            panel = axes[2 * row + column]
+            for place, (name, conditions) in enumerate(sets.items()):
+                _curves(panel, conditions, which, name, first=place == 0)
+            style.tidy(panel, title=f"{NAMES[which]}, {space}", x="coverage (%)",
+                       y="filtered accuracy (%)")  # fmt: skip
+            panel.set_xlim(0, 100)
+            panel.set_ylim(-2, 102)
+        words.append(_regain_words(space, next(iter(sets.values()))))
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False,
+        labelcolor=style.INK,
+    )  # fmt: skip
+    return figure, " ".join(words)
+
+
+def _curves(
+    panel: Axes, conditions: Mapping[str, Any], which: str, name: str, *, first: bool
+) -> None:
+    grid = 100 * np.array(GRID)
+    for place, (condition, numbers) in enumerate(conditions.items()):
+        colour = style.INK if condition == "clean" else ATTACKED[(place - 1) % 3]
+        values = {k: 100 * np.array(numbers[which][k]) for k in ("mean", "least", "most")}
+        label = f"{condition_name(condition)} ({name})"
+        panel.plot(
+            grid, values["mean"], color=colour, lw=1.6, ls="-" if first else (0, (3, 2)),
+            label=label,
+        )  # fmt: skip
+        if first:
+            panel.fill_between(
+                grid, values["least"], values["most"], color=colour, alpha=0.22, lw=0
+            )
+
+
+def _regain_words(space: str, conditions: Mapping[str, Any]) -> str:
+    weakest = list(conditions)[1]
+    numbers = conditions[weakest]
+    softmax, profile = (numbers[which]["accuracy"][0] for which in NAMES)
+    start = (
+        f"{space.capitalize()}, {condition_name(weakest)}: with every image answered softmax is "
+        f"right on {100 * softmax:.0f} %, the profile on {100 * profile:.0f} %"
+    )
+    if softmax >= profile:
+        return f"{start}."
+    given_up = 100 * (1 - numbers["coverage"]["softmax for profile"]["mean"])
+    return f"{start}; to match it softmax filtering gives up {given_up:.0f} % of the images."
+
+
+def accuracy(record: Record) -> tuple[Figure, str]:
+    """Bars of both classifiers, whiskers over restarts, and the worst case of each image."""
+    results = record["results"]
+    figure, axes = style.panels(len(results), width=9.4, height=4.2)
+    words = []
+    for panel, (space, sets) in zip(axes, results.items(), strict=True):
+        names = list(sets)
+        conditions = sets[names[0]]
+        places = np.arange(len(conditions))
+        for side, which in enumerate(NAMES):
+            at = places + 0.4 * (side - 0.5)
+            _bars(panel, at, [c[which] for c in conditions.values()], which, names[0])
+            for other in names[1:]:
+                values = [100 * c[which]["accuracy"][0] for c in sets[other].values()]
+                panel.plot(at, values, "D", ms=5, mfc="white", mec=style.INK, ls="none",
+                           label=other if side else None)  # fmt: skip
+        style.tidy(panel, title=f"{space} ({names[0]})", y="accuracy (%)")
+        panel.set_xticks(places, [condition_name(c) for c in conditions])
+        panel.set_ylim(0, 100)
+        words.append(_drop_words(space, conditions))
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False,
+        labelcolor=style.INK,
+    )  # fmt: skip
+    return figure, " ".join(words)
+
+
+def _bars(panel: Axes, at: np.ndarray, numbers: list[Any], which: str, name: str) -> None:
+    means = np.array([100 * n["accuracy"][0] for n in numbers])
+    ends = 100 * np.array([[min(n["restarts"]), max(n["restarts"])] for n in numbers]).T
+    whiskers = np.abs(ends - means)
+    panel.bar(at, means, 0.38, color=COLOURS[which], label=f"{NAMES[which]} ({name})",
+              yerr=whiskers, error_kw={"ecolor": style.INK, "lw": 1.2, "capsize": 3})  # fmt: skip
+    worst = [100 * n["worst_case"][0] for n in numbers]
+    label = "worst restart of each image" if which == "profile" else None
+    panel.plot(at, worst, "_", ms=15, mew=2, color="#b3261e", ls="none", label=label)
+    for x, mean, top in zip(at, means, np.maximum(means, ends[1]), strict=True):
+        panel.annotate(f"{mean:.1f}", (x, min(top, 94)), (0, 5), textcoords="offset points",
+                       ha="center", fontsize=7, color=style.INK)  # fmt: skip
+
+
+def _drop_words(space: str, conditions: Mapping[str, Any]) -> str:
+    weakest = list(conditions)[1]
+    lost = [
+        100 * (conditions["clean"][which]["accuracy"][0] - conditions[weakest][which]["accuracy"][0])
+        for which in NAMES
+    ]
+    return (
+        f"{space.capitalize()}, {condition_name(weakest)}: softmax loses {lost[0]:.0f} points, "
+        f"the profile {lost[1]:.0f}."
+    )
+
+
+def readings(record: Record) -> tuple[Figure, str]:
+    """One point a reading: points lost at the first eps against accuracy left at the last."""
+    results = record["results"]
+    figure, axes = style.panels(len(results), width=9.4, height=4.6)
+    first, last = (f"{e:g}" for e in (record["settings"]["eps"][0], record["settings"]["eps"][-1]))
+    words = []
+    for panel, (space, numbers) in zip(axes, results.items(), strict=True):
+        for start, colour in (("ones", style.SOFTMAX), ("fit", style.PROFILE)):
+            _scatter(panel, numbers["rows"], f"lambda {start}", last, colour)
+        (row,) = [r for r in numbers["rows"] if r["name"] == "converged"]
+        panel.plot(100 * row["drop"][0], 100 * row["accuracy"][last][0], "*", ms=15,
+                   color=style.INK, ls="none", label="converged solver")  # fmt: skip
+        paper = numbers["paper"]
+        panel.errorbar(100 * paper["drop"], 100 * paper["left"], yerr=[[0], [8]], lolims=True,
+                       fmt="s", color="#b3261e", ms=7, label="paper (or above)")  # fmt: skip
+        style.tidy(panel, title=f"{space}: softmax loses {100 * numbers['softmax drop']:.0f} "
+                   f"points at ε = {first}", x=f"points the profile loses at ε = {first}",
+                   y=f"profile's accuracy at ε = {last} (%)")  # fmt: skip
+        best = min(numbers["rows"], key=lambda r: r["distance"])
+        words.append(
+            f"{space.capitalize()}: nearest to the paper is {best['name']}, "
+            f"{100 * best['distance']:.1f} points away."
+        )
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False,
+        labelcolor=style.INK,
+    )  # fmt: skip
+    return figure, " ".join(words)
+
+
+def _scatter(panel: Axes, rows: list[Any], start: str, last: str, colour: str) -> None:
+    longest = max(r["passes"] for r in rows)
+    for which, face in (("last", colour), ("best", "white")):
+        some = [r for r in rows if r["name"].startswith(start) and r["name"].endswith(which)]
+        sizes = [14 + 60 * r["passes"] / longest for r in some]
+        panel.scatter(
+            [100 * r["drop"][0] for r in some], [100 * r["accuracy"][last][0] for r in some],
+            s=sizes, facecolor=face, edgecolor=colour, alpha=0.85,
+            label=f"λ⁰ {start.split()[1]}, {which} iterate (larger: more steps)",
+        )  # fmt: skip
+
+
+def seeds(record: Record) -> tuple[Figure, str]:
+    """One dot a training seed, a line through their means."""
+    results = record["results"]
+    figure, axes = style.panels(len(results), width=9.4, height=3.8)
+    words = []
+    for panel, (space, numbers) in zip(axes, results.items(), strict=True):
+        conditions = list(numbers["over seeds"])
+        places = np.arange(len(conditions))
+        for which, colour in COLOURS.items():
+            over = [numbers["over seeds"][c][which] for c in conditions]
+            means = [100 * v["mean"] for v in over]
+            panel.plot(places, means, color=colour, lw=1.6, label=f"{NAMES[which]}, mean")
+            for network in numbers["networks"].values():
+                values = [100 * network[c][which]["accuracy"][0] for c in conditions]
+                panel.plot(places, values, "o", ms=5, color=colour, alpha=0.6, ls="none")
+        style.tidy(panel, title=space, y="accuracy (%)")
+        panel.set_xticks(places, [condition_name(c) for c in conditions])
+        panel.set_ylim(0, 100)
+        style.legend(panel)
+        words.append(_seed_words(space, numbers["over seeds"]))
+    return figure, " ".join(words)
+
+
+def _seed_words(space: str, over: Mapping[str, Any]) -> str:
+    ranges = {
+        which: max(v[which]["most"] - v[which]["least"] for v in over.values()) for which in NAMES
+    }
+    return (
+        f"{space.capitalize()}: seeds differ by up to {100 * ranges['softmax']:.0f} points in "
+        f"softmax's accuracy, {100 * ranges['profile']:.0f} in the profile's."
+    )

@@ -1,0 +1,32 @@
+"""JSON files that are written whole, with short lists on one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from credibly.errors import FileFormatError
+
+_PLAIN = re.compile(r"\[[^\[\]{}\"]*\]")
+
+
+def write_json(path: Path, record: object) -> None:
+    """Write a whole file or none; lists of numbers take one line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(record, indent=1, allow_nan=False)
+    text = _PLAIN.sub(lambda found: re.sub(r"\s+", " ", found[0]), text)
+    aside = path.with_name(f".{path.name}.part")
+    aside.write_text(text + "\n", "utf-8")
+    aside.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What `write_json` wrote."""
+    try:
+        record: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        message = f"{path} is no JSON ({error}). Delete it and make the figure again."
+        raise FileFormatError(message) from error
+    return record

@@ -1,0 +1,154 @@
+"""Numbers of solved sets: accuracies, filtered accuracies, and how far profiles moved.
+
+Sets have tensors (restarts, n, ...); intervals resample images and keep all their restarts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from credibly.decide.bootstrap import Interval, bootstrap, paired_difference
+from credibly.decide.metrics import (
+    accuracy_at_coverage,
+    aurc,
+    coverage_at_accuracy,
+    failure_auroc,
+)
+
+GRID = tuple(round(0.02 * k, 2) for k in range(1, 51))
+"""Coverages at which curves are kept."""
+
+RESAMPLES = 1000
+FEW = 200
+"""Resamples where every one sorts anew."""
+
+Numbers = dict[str, Any]
+
+
+def number(value: float, digits: int = 6) -> float | None:
+    """A number that JSON can hold, with digits that mean something."""
+    if not math.isfinite(value):
+        return None
+    return float(f"{value:.{digits}g}")
+
+
+def as_list(interval: Interval) -> list[float | None]:
+    """[value, low, high]."""
+    return [number(v) for v in (interval.value, interval.low, interval.high)]
+
+
+def mean_of(values: Tensor) -> list[float | None]:
+    """The mean over images of (n,), with its 95 % interval."""
+    return as_list(bootstrap(torch.mean, values.double(), n=RESAMPLES))
+
+
+def spread_of(values: Tensor) -> Numbers:
+    """Mean, smallest and largest of one number a restart."""
+    return {
+        "mean": number(float(values.mean())),
+        "least": number(float(values.min())),
+        "most": number(float(values.max())),
+    }
+
+
+def answers(found: Mapping[str, Tensor], which: str) -> Tensor:
+    """Whether the answers of 'softmax' or 'profile' are right (restarts, n)."""
+    values = found["c0"] if which == "softmax" else found["c"]
+    return values.argmax(2) == found["labels"]
+
+
+def accuracy(correct: Tensor) -> Numbers:
+    """Of (restarts, n): mean over all, range over restarts, worst case of each image."""
+    each = correct.double()
+    return {
+        "accuracy": mean_of(each.mean(0)),
+        "restarts": [number(v) for v in each.mean(1).tolist()],
+        "right": each.sum(1).long().tolist(),
+        "images": correct.shape[1],
+        "worst_case": mean_of(correct.all(0)),
+    }
+
+
+def curve(score: Tensor, correct: Tensor) -> Numbers:
+    """Filtered accuracy at the coverages of GRID, over restarts (restarts, n)."""
+    each = torch.stack(
+        [accuracy_at_coverage(s, c, GRID) for s, c in zip(score, correct, strict=True)]
+    )
+    area = torch.tensor([aurc(s, c) for s, c in zip(score, correct, strict=True)])
+    return {
+        "mean": [number(v, 4) for v in each.mean(0).tolist()],
+        "least": [number(v, 4) for v in each.amin(0).tolist()],
+        "most": [number(v, 4) for v in each.amax(0).tolist()],
+        "aurc": spread_of(area),
+        "auroc": as_list(bootstrap(failure_auroc, score[0], correct[0], n=RESAMPLES)),
+    }
+
+
+def regained(score: Tensor, correct: Tensor, target: float) -> float:
+    """The largest share that can be answered with an accuracy; 0 if none."""
+    return coverage_at_accuracy(score, correct, target) if target > 0 else 1.0
+
+
+def coverage_to_regain(score: Tensor, correct: Tensor, other: Tensor) -> Numbers:
+    """Coverage at which a filter has the accuracy that `other` answers have on all images.
+
+    All are (restarts, n); the interval is that of the first restart.
+    """
+    triples = zip(score, correct, other, strict=True)
+    each = torch.tensor([regained(s, c, float(o.double().mean())) for s, c, o in triples])
+
+    def metric(s: Tensor, c: Tensor, o: Tensor) -> float:
+        return regained(s, c, float(o.double().mean()))
+
+    first = bootstrap(metric, score[0], correct[0], other[0].double(), n=FEW)
+    return {**spread_of(each), "first": as_list(first)}
+
+
+def auroc_difference(found: Mapping[str, Tensor]) -> list[float | None]:
+    """AUROC of the profile's filter less that of softmax, each for its own answers."""
+    left, right = answers(found, "profile")[0], answers(found, "softmax")[0]
+    gap = paired_difference(
+        failure_auroc,
+        found["profile_score"][0],
+        found["softmax_score"][0],
+        left,
+        correct_b=right,
+        n=RESAMPLES,
+    )
+    return as_list(gap)
+
+
+def normalised(profiles: Tensor) -> Tensor:
+    """Profiles (n, K) sorted from the largest, each stretched to [0, 1]."""
+    ordered = profiles.double().sort(dim=1, descending=True).values
+    low, high = ordered[:, -1:], ordered[:, :1]
+    return (ordered - low) / (high - low).clamp(min=torch.finfo(torch.float64).tiny)
+
+
+def movements(found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """How far each profile moved: one number an image (n,), of the first restart."""
+    c0, c = found["c0"][0].double(), found["c"][0].double()
+    before, after = normalised(c0), normalised(c)
+    fit, objective = c0.square().sum(1), found["objective"][0].double()
+    return {
+        "class kept": (c.argmax(1) == c0.argmax(1)).double(),
+        "relative shift": (c - c0).norm(dim=1) / c0.norm(dim=1),
+        "normalised change": (after - before).abs().mean(1),
+        "second value before": before[:, 1],
+        "second value after": after[:, 1],
+        "risk": found["risk"][0].double(),
+        "objective": objective,
+        "fit before": fit,
+    }
+
+
+def spread(profiles: Tensor) -> float:
+    """How much sorted, stretched profiles (n, K) differ between images: mean deviation by rank."""
+    return float(profiles[:, 1:-1].std(dim=0, correction=0).mean())
+
+

@@ -1,0 +1,245 @@
+"""Every textual claim of the paper's experiments, as statements about measured numbers."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from experiments.paper.claims import Claim, Statement, Value
+from experiments.paper.measures import GRID
+
+Records = Mapping[str, Mapping[str, Any]]
+Found = Mapping[str, Any]
+Statements = list[Statement]
+
+CIFAR, FASHION = "filtering-cifar10", "filtering-fashion-mnist"
+
+
+def all_claims(records: Records) -> list[Claim]:
+    """One claim a line of the paper, with what was measured so far."""
+    return [
+        *accuracy_claims(records),
+        *compromise_claims(records),
+        *profile_claims(records),
+        *cifar10_claims(records),
+        *fashion_mnist_claims(records),
+    ]
+
+
+def accuracy_claims(records: Records) -> list[Claim]:
+    """How good the trained networks are, on all test images."""
+    cases = (
+        ("ResNet18, CIFAR-10", "profiles-cifar10", 0, 0.93),
+        ("DenseNet169, CIFAR-10", "profiles-cifar10", 1, 0.94),
+        ("ResNet18, Fashion-MNIST", "profiles-fashion-mnist", 0, 0.92),
+    )
+    claims = []
+    for words, name, place, paper in cases:
+        readings = {}
+        if name in records:
+            networks = next(iter(records[name]["results"].values()))["networks"]
+            value = list(networks.values())[place]["accuracy"]
+            ends = (round(paper - 0.015, 3), round(paper + 0.015, 3))
+            readings["test set"] = [Statement("accuracy", value, *ends)]
+        short = f"accuracy {words}"
+        claims.append(Claim(short, f"{words}: accuracy", f"{100 * paper:.0f} %", readings))
+    return claims
+
+
+def compromise_claims(records: Records) -> list[Claim]:
+    """Figure 1 of the experiments."""
+    results = records.get("compromise", {}).get("results", {})
+    steps = {space: numbers["differences"].items() for space, numbers in results.items()}
+    falls = {
+        space: [Statement(f"risk, {k}", v["risk"], most=0, strict=True) for k, v in each]
+        for space, each in steps.items()
+    }
+    grows = {
+        space: [Statement(f"|c+|², {k}", v["norm"], least=0, strict=True) for k, v in each]
+        for space, each in steps.items()
+    }
+    holds = {
+        space: [
+            Statement(f"share, gamma {g}", [v["trade-off holds"]] * 3, least=1)
+            for g, v in numbers["gammas"].items()
+        ]
+        for space, numbers in results.items()
+    }
+    return [
+        Claim("risk falls", "perturbations shrink as gamma grows", "falls", falls),
+        Claim("fit grows", "|c+|² grows with gamma", "grows", grows),
+        Claim("trade-off", "the trade-off inequality holds", "all images", holds),
+    ]
+
+
+def profile_claims(records: Records) -> list[Claim]:
+    """How much profiles change, by network and by data set."""
+    cifar = records.get("profiles-cifar10", {}).get("results", {})
+    fashion = records.get("profiles-fashion-mnist", {}).get("results", {})
+    change = {}
+    for space, numbers in cifar.items():
+        for gap in numbers["differences"].values():
+            ratio = gap["normalised change, second over first"]
+            change[space] = [
+                Statement("change, ResNet less DenseNet", gap["normalised change"], 0, strict=True),
+                Statement("change, DenseNet over ResNet", ratio, most=0.5),
+            ]
+    noisier = {}
+    for space in set(cifar) & set(fashion):
+        left, right = (_spread(side[space]) for side in (fashion, cifar))
+        noisier[space] = [Statement("spread, Fashion-MNIST less CIFAR-10", _less(left, right), 0,
+                                    strict=True)]  # fmt: skip
+    return [
+        Claim("profiles change", "c+ of the ResNet differs considerably from c0, of the DenseNet "
+              "little (at most half as much)", "much / little", change),
+        Claim("noisier", "profiles on Fashion-MNIST are noisier than on CIFAR-10", "noisier",
+              dict(sorted(noisier.items()))),
+    ]  # fmt: skip
+
+
+def cifar10_claims(records: Records) -> list[Claim]:
+    """Filtering and attacks on CIFAR-10."""
+    record = records.get(CIFAR)
+    return [
+        Claim("lower at full coverage, CIFAR-10", "CIFAR-10: answering everything, c+ is less "
+              "accurate", "lower", _readings(record, _lower)),
+        Claim("discriminates, CIFAR-10", "CIFAR-10: c+ tells certain from uncertain, smoothly, as "
+              "softmax cannot", "yes", _readings(record, _discriminates)),
+        Claim("drops at .01", "eps .01: accuracy lost by softmax and by c+ (± 5 points)",
+              "almost 78, 17 points", _readings(record, _drops)),
+        Claim("left at .03", "eps .03: softmax has at most one of 1000 right in half of the "
+              "restarts, c+ stays above 23 %", "≤ 1, > 23 %", _readings(record, _left)),
+        Claim("no help from filtering", "eps .03: filtering by softmax does not help (at most 5 "
+              "points at coverages from 10 %)", "no", _readings(record, _no_help)),
+        Claim("given up at .01", "eps .01: coverage softmax gives up to reach c+ at full coverage",
+              "over 70 %", _readings(record, _over_70)),
+    ]  # fmt: skip
+
+
+def fashion_mnist_claims(records: Records) -> list[Claim]:
+    """The same on Fashion-MNIST, from the appendix."""
+    record = records.get(FASHION)
+    return [
+        Claim("lower at full coverage, Fashion-MNIST", "Fashion-MNIST: answering everything, c+ "
+              "is less accurate", "lower", _readings(record, _lower)),
+        Claim("discriminates, Fashion-MNIST", "Fashion-MNIST: c+ tells certain from uncertain, "
+              "smoothly, as softmax cannot", "yes", _readings(record, _discriminates)),
+        Claim("regains", "Fashion-MNIST: coverage at which the c+ filter has the model's accuracy "
+              "(± 10 points)", "about 80 %", _readings(record, _regains)),
+        Claim("softmax drops", "Fashion-MNIST, weakest attack: accuracy softmax loses (± 5 "
+              "points)", "almost 60 points", _readings(record, _drops_60)),
+        Claim("given up, Fashion-MNIST", "Fashion-MNIST, weakest attack: coverage softmax gives "
+              "up to reach c+ (± 10 points)", "about 40 %", _readings(record, _about_40)),
+    ]  # fmt: skip
+
+
+def _readings(
+    record: Found | None, make: Callable[[Found], Statements]
+) -> dict[str, Sequence[Statement]]:
+    if record is None:
+        return {}
+    return {
+        f"{space}, {name}": make(conditions)
+        for space, sets in record["results"].items()
+        for name, conditions in sets.items()
+    }
+
+
+def _weakest(conditions: Found) -> Any:
+    return list(conditions.values())[1]
+
+
+def _strongest(conditions: Found) -> Any:
+    return list(conditions.values())[-1]
+
+
+def _lower(conditions: Found) -> Statements:
+    ahead = conditions["clean"]["drop"]["softmax ahead by"]
+    return [Statement("softmax ahead by", ahead, 0, strict=True)]
+
+
+def _discriminates(conditions: Found) -> Statements:
+    clean = conditions["clean"]
+    dip = largest_dip(clean["profile"]["mean"])
+    return [
+        Statement("AUROC of c+", clean["profile"]["auroc"], 0.5, strict=True),
+        Statement("largest dip as coverage falls", [dip] * 3, most=0.02),
+        Statement("AUROC, c+ less softmax", clean["auroc difference"], 0, strict=True),
+    ]
+
+
+def _drops(conditions: Found) -> Statements:
+    drop = _weakest(conditions)["drop"]
+    return [
+        Statement("softmax loses", drop["softmax"], 0.73, 0.83),
+        Statement("c+ loses", drop["profile"], 0.12, 0.22),
+    ]
+
+
+def _left(conditions: Found) -> Statements:
+    numbers = _strongest(conditions)
+    softmax, profile = numbers["softmax"], numbers["profile"]
+    right = 1000 * statistics.median(softmax["right"]) / softmax["images"]
+    middle, low, high = profile["accuracy"]
+    least = min(profile["restarts"])  # its interval is as wide as that of the mean
+    return [
+        Statement("right of 1000 by softmax, median", [right] * 3, most=1),
+        Statement("c+, least restart", [least, least - middle + low, least - middle + high], 0.23,
+                  strict=True),
+    ]  # fmt: skip
+
+
+def _no_help(conditions: Found) -> Statements:
+    found = _strongest(conditions)["softmax"]["mean"]
+    kept = [v for c, v in zip(GRID, found, strict=True) if c >= 0.1]
+    gain = max(kept) - kept[-1]
+    return [Statement("most gained by filtering", [gain] * 3, most=0.05)]
+
+
+def _over_70(conditions: Found) -> Statements:
+    return [Statement("given up", _given_up(conditions), 0.7, strict=True)]
+
+
+def _about_40(conditions: Found) -> Statements:
+    return [Statement("given up", _given_up(conditions), 0.3, 0.5)]
+
+
+def _regains(conditions: Found) -> Statements:
+    coverage = conditions["clean"]["coverage"]["profile for softmax"]
+    return [Statement("coverage", [coverage["mean"], *coverage["first"][1:]], 0.7, 0.9)]
+
+
+def _drops_60(conditions: Found) -> Statements:
+    return [Statement("softmax loses", _weakest(conditions)["drop"]["softmax"], 0.55, 0.65)]
+
+
+def _given_up(conditions: Found) -> Value:
+    coverage = _weakest(conditions)["coverage"]["softmax for profile"]
+    _, low, high = coverage["first"]
+    return [1 - coverage["mean"], 1 - high, 1 - low]
+
+
+def largest_dip(curve: Sequence[float]) -> float:
+    """By how much accuracy falls at most while coverage goes from 1 down to a tenth."""
+    best, dip = 0.0, 0.0
+    for coverage, value in reversed(list(zip(GRID, curve, strict=True))):
+        if coverage >= 0.1:
+            best = max(best, value)
+            dip = max(dip, best - value)
+    return dip
+
+
+def _spread(numbers: Found) -> Value:
+    """Spread after the trade-off, of the first network and the smallest set."""
+    sets = next(iter(numbers["networks"].values()))
+    found: Value = next(iter(sets.values()))["spread after"]
+    return found
+
+
+def _less(left: Value, right: Value) -> Value:
+    """The difference of two independent numbers; half-widths add as squares do."""
+    (a, a_low, a_high), (b, b_low, b_high) = ([float(v or 0) for v in side] for side in (left, right))
+    down = ((a - a_low) ** 2 + (b_high - b) ** 2) ** 0.5
+    up = ((a_high - a) ** 2 + (b - b_low) ** 2) ** 0.5
+    return [a - b, a - b - down, a - b + up]
