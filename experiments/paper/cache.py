@@ -119,7 +119,9 @@ class Cache:
         facts = dict(content.facts)
         facts["cost"] = self._cost(stage, facts.pop("passes", 0.0), seconds)
         facts["stamps"] = self._stamps(stage)
-        tensors = {name: value.detach().cpu().contiguous() for name, value in content.tensors.items()}
+        tensors = {
+            name: value.detach().cpu().contiguous() for name, value in content.tensors.items()
+        }
         # numbers look the same now and when they are read again
         done = Content(tensors, json.loads(json.dumps(facts)))
         write(path, stage.key, done)
@@ -179,5 +181,5 @@ def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
     total = hashlib.sha256(text.encode())
     for name, value in sorted(tensors.items()):
         total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        total.update(value.contiguous().reshape(-1).view(torch.uint8).numpy())
+        total.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return total.hexdigest()

@@ -34,9 +34,9 @@ def picture(record: Record, out: Path) -> None:
     # the same numbers give the same bytes
     with mpl.rc_context({"svg.hashsalt": "credibly", "svg.fonttype": "none"}):
         figure, finding = kinds[record["kind"]](record)
-        width = int(13.0 * figure.get_size_inches()[0])
-        text = textwrap.fill(finding, width)
-        figure.suptitle(text, x=0.01, ha="left", fontsize=10.5, color=style.INK, weight="bold")
+        width = int(11.5 * figure.get_size_inches()[0])
+        text = "\n".join(textwrap.fill(line, width) for line in finding.splitlines())
+        figure.suptitle(text, x=0.01, ha="left", fontsize=9.5, color=style.INK, weight="bold")
         figure.savefig(out / f"{record['figure']}.svg", facecolor="white", metadata={"Date": None})
         (out / f"{record['figure']}.png").write_bytes(few_colours(style.png(figure, dots=110)))
 
@@ -59,23 +59,25 @@ def compromise(record: Record) -> tuple[Figure, str]:
     for row, (space, numbers) in enumerate(results.items()):
         left, right = axes[2 * row : 2 * row + 2]
         for place, (gamma, values) in enumerate(numbers["gammas"].items()):
-            look = {"color": style.SHADES[place % 3], "label": f"γ = {gamma}", "lw": 1.8}
+            colour = style.SHADES[place % len(style.SHADES)]
             for panel, column in ((left, "distance quantiles"), (right, "norm quantiles")):
-                panel.plot(values[column], np.linspace(0, 100, len(values[column])), **look)
-        style.tidy(left, title=f"{space}: perturbation", x="|x⁺ − x₀|", y="% of images below")
+                shares = np.linspace(0, 100, len(values[column]))
+                label = f"$\\gamma$ = {gamma}"
+                panel.plot(values[column], shares, color=colour, label=label, lw=1.8)
+        style.tidy(left, title=f"{space}: perturbation", x="|x⁺ - x₀|", y="% of images below")
         style.tidy(right, title=f"{space}: overall credibility", x="|c⁺|²", y="% of images below")
         for panel in (left, right):
             panel.set_ylim(0, 100)
             style.legend(panel, where="lower right")
-    return figure, " ".join(_compromise_words(s, n["gammas"]) for s, n in results.items())
+    return figure, "\n".join(_compromise_words(s, n["gammas"]) for s, n in results.items())
 
 
 def _compromise_words(space: str, gammas: Mapping[str, Any]) -> str:
-    first, last = list(gammas)[0], list(gammas)[-1]
+    first, *_, last = gammas
     a, b = gammas[first], gammas[last]
     held = min(values["trade-off holds"] for values in gammas.values())
     return (
-        f"{space.capitalize()}: from γ = {first} to {last} the mean |x⁺ − x₀| goes from "
+        f"{space.capitalize()}: from gamma = {first} to {last} the mean |x⁺ - x₀| goes from "
         f"{a['distance'][0]:.3g} to {b['distance'][0]:.3g} and the mean |c⁺|² from "
         f"{a['norm'][0]:.3g} to {b['norm'][0]:.3g}; the trade-off holds for {100 * held:.4g} %."
     )
@@ -96,15 +98,18 @@ def profiles(record: Record) -> tuple[Figure, str]:
             size = next(name for name in sets if name.endswith("images"))
             numbers = sets[size]
             kept, change = numbers["class kept"][0], numbers["normalised change"][0]
-            title = f"c⁺, {space}: class kept {100 * kept:.0f} %, change {change:.2f}"
+            title = f"c⁺, {space}: kept {100 * kept:.0f} %, change {change:.2f}"
             _profile_panel(panel, numbers, "after", title)
-            words.append(f"{change:.2f} ({_short(network)}, {space})")
+            words.append(
+                f"{_short(network)}, {space}: the trade-off keeps {100 * kept:.0f} % of the "
+                f"classes and changes a normalised profile by {change:.2f} on average."
+            )
         _profile_panel(line[0], numbers, "before", f"{_short(network)}, c₀ ({size})")
         line[0].set_ylabel("normalised credibility", fontsize=9, color=style.INK)
     for panel in axes[-columns:]:
         panel.set_xlabel("rank of the class", fontsize=9, color=style.INK)
     style.legend(axes[0])
-    return figure, f"The trade-off changes a normalised profile on average by {', '.join(words)}."
+    return figure, "\n".join(words)
 
 
 def _profile_panel(panel: Axes, numbers: Mapping[str, Any], when: str, title: str) -> None:
@@ -122,7 +127,7 @@ def _profile_panel(panel: Axes, numbers: Mapping[str, Any], when: str, title: st
         )
     panel.plot(ranks, bands[2], color=style.PROFILE, lw=2, label="median")
     style.tidy(panel, title=title)
-    panel.title.set_fontsize(9)
+    panel.title.set_fontsize(8.5)
     panel.set_xticks(ranks)
     panel.set_ylim(-0.02, 1.02)
 

@@ -46,7 +46,7 @@ def filtering(record: Record) -> tuple[Figure, str]:
         handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False,
         labelcolor=style.INK,
     )  # fmt: skip
-    return figure, " ".join(words)
+    return figure, "\n".join(words)
 
 
 def _curves(
@@ -106,7 +106,7 @@ def accuracy(record: Record) -> tuple[Figure, str]:
         handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False,
         labelcolor=style.INK,
     )  # fmt: skip
-    return figure, " ".join(words)
+    return figure, "\n".join(words)
 
 
 def _bars(panel: Axes, at: np.ndarray, numbers: list[Any], which: str, name: str) -> None:
@@ -126,7 +126,8 @@ def _bars(panel: Axes, at: np.ndarray, numbers: list[Any], which: str, name: str
 def _drop_words(space: str, conditions: Mapping[str, Any]) -> str:
     weakest = list(conditions)[1]
     lost = [
-        100 * (conditions["clean"][which]["accuracy"][0] - conditions[weakest][which]["accuracy"][0])
+        100
+        * (conditions["clean"][which]["accuracy"][0] - conditions[weakest][which]["accuracy"][0])
         for which in NAMES
     ]
     return (
@@ -150,7 +151,7 @@ def readings(record: Record) -> tuple[Figure, str]:
         paper = numbers["paper"]
         panel.errorbar(100 * paper["drop"], 100 * paper["left"], yerr=[[0], [8]], lolims=True,
                        fmt="s", color="#b3261e", ms=7, label="paper (or above)")  # fmt: skip
-        style.tidy(panel, title=f"{space}: softmax loses {100 * numbers['softmax drop']:.0f} "
+        style.tidy(panel, title=f"{space}: softmax loses {100 * numbers['softmax drop'][0]:.0f} "
                    f"points at ε = {first}", x=f"points the profile loses at ε = {first}",
                    y=f"profile's accuracy at ε = {last} (%)")  # fmt: skip
         best = min(numbers["rows"], key=lambda r: r["distance"])
@@ -163,7 +164,7 @@ def readings(record: Record) -> tuple[Figure, str]:
         handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False,
         labelcolor=style.INK,
     )  # fmt: skip
-    return figure, " ".join(words)
+    return figure, "\n".join(words)
 
 
 def _scatter(panel: Axes, rows: list[Any], start: str, last: str, colour: str) -> None:
@@ -198,7 +199,7 @@ def seeds(record: Record) -> tuple[Figure, str]:
         panel.set_ylim(0, 100)
         style.legend(panel)
         words.append(_seed_words(space, numbers["over seeds"]))
-    return figure, " ".join(words)
+    return figure, "\n".join(words)
 
 
 def _seed_words(space: str, over: Mapping[str, Any]) -> str:

@@ -141,7 +141,7 @@ def profile_numbers(found: Mapping[str, Tensor]) -> Numbers:
     """Means with intervals, bands of the sorted profiles, and some profiles to draw."""
     before, after = (measures.normalised(found[k][0]) for k in ("c0", "c"))
     quantiles = torch.tensor([0.05, 0.25, 0.5, 0.75, 0.95], dtype=torch.float64)
-    drawn = torch.linspace(0, len(before) - 1, min(60, len(before))).long()
+    drawn = torch.linspace(0, len(before) - 1, min(25, len(before))).long()
 
     def rounded(values: Tensor) -> list[list[float]]:
         return [[round(v, 3) for v in row] for row in values.tolist()]
@@ -180,7 +180,10 @@ def filtering(lines: Mapping[str, Line], figure: Figure) -> Stage:
 
     def numbers(found: Found) -> Numbers:
         each = {
-            name: {**filter_numbers(values), "drop": drops(found[f"{name.split('|')[0]}|clean"], values)}
+            name: {
+                **filter_numbers(values),
+                "drop": drops(found[f"{name.split('|')[0]}|clean"], values),
+            }
             for name, values in found.items()
         }
         return _nested(each)

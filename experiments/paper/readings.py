@@ -47,14 +47,12 @@ def readings(lines: Mapping[str, Line], figure: Figure) -> Stage:
                     for length in figure.lengths
                     for which in ("last", "best")
                 ]
-        clean, softmax = conditions[0], {}
-        for condition in conditions:
-            right = measures.answers(solved[condition], "softmax")
-            softmax[condition] = measures.mean_of(right[0])
+        right = {c: measures.answers(solved[c], "softmax")[0].double() for c in conditions}
+        lost = right[conditions[0]] - right[conditions[1]]
         ordered = sorted(rows, key=lambda row: row["distance"])
         return {
-            "softmax": softmax,
-            "softmax drop": measures.number(softmax[clean][0] - softmax[conditions[1]][0]),
+            "softmax": {c: measures.mean_of(values) for c, values in right.items()},
+            "softmax drop": measures.mean_of(lost),
             "rows": rows,
             "nearest": ordered[0]["name"],
             "paper": PAPER,
@@ -88,7 +86,7 @@ def algorithm_1(line: Line, start: str, step: float) -> Stage:
         everything = torch.cat([x, *attacked])
         parts = [
             run_algorithm_1(line.classifier(), some, gamma, solver, figure.lengths)
-            for some in everything.split(figure.chunk)
+            for some in torch.split(everything, figure.chunk)
         ]
         joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         passes = len(everything) * max(figure.lengths)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,11 @@ from credibly.solve.base import Solver
 FOLDER = Path(__file__).parent / "figures"
 SPACES = ("pixel", "normalised")
 KINDS = ("compromise", "profiles", "filtering", "accuracy", "readings", "seeds")
-SOLVERS = {"hybrid": cr.Hybrid, "lbfgs": cr.LBFGS, "arrow-hurwicz": cr.ArrowHurwicz}
+SOLVERS: dict[str, Callable[..., Solver]] = {
+    "hybrid": cr.Hybrid,
+    "lbfgs": cr.LBFGS,
+    "arrow-hurwicz": cr.ArrowHurwicz,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +115,9 @@ def load(name: str, *, small: bool = False, change: Mapping[str, Any] | None = N
     unknown = sorted(set(values) - known)
     if unknown:
         raise FileFormatError(f"{path.name}: unknown keys {unknown}; known are {sorted(known)}.")
-    frozen = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+    frozen: dict[str, Any] = {
+        key: tuple(v) if isinstance(v, list) else v for key, v in values.items()
+    }
     return Figure(name=name, **frozen)
 
 

@@ -135,7 +135,7 @@ class Line:
             clf = self.classifier()
             parts = [
                 losses_only(clf, self.to_space(some)).argmin(1)
-                for some in data.pixels.split(figure.chunk)
+                for some in torch.split(data.pixels, figure.chunk)
             ]
             return Content({"correct": torch.cat(parts) == data.labels},
                            {"passes": len(data.labels) / 3})  # fmt: skip

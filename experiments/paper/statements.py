@@ -239,7 +239,9 @@ def _spread(numbers: Found) -> Value:
 
 def _less(left: Value, right: Value) -> Value:
     """The difference of two independent numbers; half-widths add as squares do."""
-    (a, a_low, a_high), (b, b_low, b_high) = ([float(v or 0) for v in side] for side in (left, right))
+    (a, a_low, a_high), (b, b_low, b_high) = (
+        [float(v or 0) for v in side] for side in (left, right)
+    )
     down = ((a - a_low) ** 2 + (b_high - b) ** 2) ** 0.5
     up = ((a_high - a) ** 2 + (b - b_low) ** 2) ** 0.5
     return [a - b, a - b - down, a - b + up]

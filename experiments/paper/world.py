@@ -85,9 +85,7 @@ class World:
         """Whether a network is there."""
         if name in EMBEDDED:
             return True
-        return (
-            self.checkpoints is not None and (self.checkpoints / f"{name}.safetensors").is_file()
-        )
+        return self.checkpoints is not None and (self.checkpoints / f"{name}.safetensors").is_file()
 
     def _checkpoint(self, name: str) -> Path:
         if self.checkpoints is None:
