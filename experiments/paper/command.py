@@ -21,6 +21,8 @@ from experiments.paper.kinds import measured
 from experiments.paper.settings import SPACES, Figure
 from experiments.paper.world import World
 
+PICTURES = (".svg", ".png")
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make every figure that can be made; 1 if something asked for by name could not."""
@@ -74,8 +76,9 @@ def make_figure(world: World, cache: Cache, figure: Figure, given: argparse.Name
         say(f"{figure.name}: {', '.join(chosen)} only, so the cache is filled and nothing written")
         return True
     record = assembled(figure, found, world, small=given.small)
-    write_json(given.out / f"{figure.name}.json", record)
-    draw_all(given.out, [figure.name])
+    changed = write_json(given.out / f"{figure.name}.json", record)
+    if changed or not all((given.out / f"{figure.name}{end}").exists() for end in PICTURES):
+        draw_all(given.out, [figure.name])
     say(f"{figure.name}: {time.perf_counter() - begin:.1f} s")
     return True
 

@@ -92,7 +92,7 @@ def profiles(record: Record) -> tuple[Figure, str]:
     figure, axes = style.panels(columns, rows=len(networks), width=9.6, height=height)
     words = []
     for row, network in enumerate(networks):
-        line = axes[row * columns : (row + 1) * columns]
+        line, facts = axes[row * columns : (row + 1) * columns], []
         for panel, space in zip(line[1:], spaces, strict=True):
             sets = results[space]["networks"][network]
             size = next(name for name in sets if name.endswith("images"))
@@ -100,11 +100,9 @@ def profiles(record: Record) -> tuple[Figure, str]:
             kept, change = numbers["class kept"][0], numbers["normalised change"][0]
             title = f"c⁺, {space}: kept {100 * kept:.0f} %, change {change:.2f}"
             _profile_panel(panel, numbers, "after", title)
-            words.append(
-                f"{_short(network)}, {space}: the trade-off keeps {100 * kept:.0f} % of the "
-                f"classes and changes a normalised profile by {change:.2f} on average."
-            )
+            facts.append(f"{100 * kept:.0f} % and {change:.2f} ({space})")
         _profile_panel(line[0], numbers, "before", f"{_short(network)}, c₀ ({size})")
+        words.append(f"{_short(network)}: classes kept, mean change: {', '.join(facts)}")
         line[0].set_ylabel("normalised credibility", fontsize=9, color=style.INK)
     for panel in axes[-columns:]:
         panel.set_xlabel("rank of the class", fontsize=9, color=style.INK)

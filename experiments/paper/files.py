@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,17 @@ from credibly.errors import FileFormatError
 _PLAIN = re.compile(r"\[[^\[\]{}\"]*\]")
 
 
-def write_json(path: Path, record: object) -> None:
-    """Write a whole file or none; lists of numbers take one line."""
+def write_json(path: Path, record: object) -> bool:
+    """Write a whole file or none, lists of numbers in one line; false if it was there already."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(record, indent=1, allow_nan=False)
     text = _PLAIN.sub(lambda found: re.sub(r"\s+", " ", found[0]), text)
-    aside = path.with_name(f".{path.name}.part")
+    if path.exists() and path.read_text("utf-8") == text + "\n":
+        return False
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
     aside.write_text(text + "\n", "utf-8")
     aside.replace(path)
+    return True
 
 
 def read_json(path: Path) -> dict[str, Any]:
