@@ -114,6 +114,8 @@ def draw_all(out: Path, names: Sequence[str] | None) -> None:
             raise
         say("no pictures: matplotlib is not installed; draw them elsewhere with --draw")
         return
+    if not names and not any((out / f"{name}.json").exists() for name in settings.names()):
+        say(f"no figure's JSON is in {out}: make them first, without --draw")
     for name in names or settings.names():
         path = out / f"{name}.json"
         if path.exists():

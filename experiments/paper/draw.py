@@ -102,7 +102,7 @@ def profiles(record: Record) -> tuple[Figure, str]:
             _profile_panel(panel, numbers, "after", title)
             facts.append(f"{100 * kept:.0f} % and {change:.2f} ({space})")
         _profile_panel(line[0], numbers, "before", f"{_short(network)}, c₀ ({size})")
-        words.append(f"{_short(network)}: classes kept, mean change: {', '.join(facts)}")
+        words.append(f"{_short(network)}: class kept, mean change: {'; '.join(facts)}.")
         line[0].set_ylabel("normalised credibility", fontsize=9, color=style.INK)
     for panel in axes[-columns:]:
         panel.set_xlabel("rank of the class", fontsize=9, color=style.INK)

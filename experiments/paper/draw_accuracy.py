@@ -25,6 +25,18 @@ def condition_name(condition: str) -> str:
     return condition if condition == "clean" else f"ε = {condition}"
 
 
+def _legend(figure: Figure, axes: Axes, *, columns: int = 0) -> None:
+    """One legend under all panels; with `columns`, its entries run along the rows."""
+    handles, labels = axes.get_legend_handles_labels()
+    order = list(range(len(handles)))
+    if columns:
+        order = [place for first in range(columns) for place in order[first::columns]]
+    figure.legend(
+        [handles[k] for k in order], [labels[k] for k in order], loc="outside lower center",
+        ncols=columns or 4, fontsize=8, frameon=False, labelcolor=style.INK,
+    )  # fmt: skip
+
+
 def filtering(record: Record) -> tuple[Figure, str]:
     """One row a space, one column a classifier; bands are the range over restarts."""
     results = record["results"]
@@ -41,11 +53,7 @@ def filtering(record: Record) -> tuple[Figure, str]:
             panel.set_xlim(0, 100)
             panel.set_ylim(-2, 102)
         words.append(_regain_words(space, next(iter(sets.values()))))
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False,
-        labelcolor=style.INK,
-    )  # fmt: skip
+    _legend(figure, axes[0], columns=len(conditions))
     return figure, "\n".join(words)
 
 
@@ -92,24 +100,27 @@ def accuracy(record: Record) -> tuple[Figure, str]:
         places = np.arange(len(conditions))
         for side, which in enumerate(NAMES):
             at = places + 0.4 * (side - 0.5)
-            _bars(panel, at, [c[which] for c in conditions.values()], which, names[0])
+            tops = _bars(panel, at, [c[which] for c in conditions.values()], which, names[0])
+            means = [100 * c[which]["accuracy"][0] for c in conditions.values()]
             for other in names[1:]:
                 values = [100 * c[which]["accuracy"][0] for c in sets[other].values()]
-                panel.plot(at, values, "D", ms=5, mfc="white", mec=style.INK, ls="none",
+                panel.plot(at + 0.1, values, "D", ms=4.5, mfc="white", mec=style.INK, ls="none",
                            label=other if side else None)  # fmt: skip
+                tops = np.maximum(tops, values)
+            for x, mean, top in zip(at, means, tops, strict=True):
+                panel.annotate(f"{mean:.1f}", (x, top), (0, 5), textcoords="offset points",
+                               ha="center", fontsize=7, color=style.INK)  # fmt: skip
         style.tidy(panel, title=f"{space} ({names[0]})", y="accuracy (%)")
         panel.set_xticks(places, [condition_name(c) for c in conditions])
-        panel.set_ylim(0, 100)
+        panel.set_ylim(0, 107)
+        panel.set_yticks(range(0, 101, 20))
         words.append(_drop_words(space, conditions))
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False,
-        labelcolor=style.INK,
-    )  # fmt: skip
+    _legend(figure, axes[0])
     return figure, "\n".join(words)
 
 
-def _bars(panel: Axes, at: np.ndarray, numbers: list[Any], which: str, name: str) -> None:
+def _bars(panel: Axes, at: np.ndarray, numbers: list[Any], which: str, name: str) -> np.ndarray:
+    """Draw them; gives where each ends, whiskers included."""
     means = np.array([100 * n["accuracy"][0] for n in numbers])
     ends = 100 * np.array([[min(n["restarts"]), max(n["restarts"])] for n in numbers]).T
     whiskers = np.abs(ends - means)
@@ -118,9 +129,8 @@ def _bars(panel: Axes, at: np.ndarray, numbers: list[Any], which: str, name: str
     worst = [100 * n["worst_case"][0] for n in numbers]
     label = "worst restart of each image" if which == "profile" else None
     panel.plot(at, worst, "_", ms=15, mew=2, color="#b3261e", ls="none", label=label)
-    for x, mean, top in zip(at, means, np.maximum(means, ends[1]), strict=True):
-        panel.annotate(f"{mean:.1f}", (x, min(top, 94)), (0, 5), textcoords="offset points",
-                       ha="center", fontsize=7, color=style.INK)  # fmt: skip
+    tops: np.ndarray = np.maximum(means, ends[1])
+    return tops
 
 
 def _drop_words(space: str, conditions: Mapping[str, Any]) -> str:
@@ -159,11 +169,7 @@ def readings(record: Record) -> tuple[Figure, str]:
             f"{space.capitalize()}: nearest to the paper is {best['name']}, "
             f"{100 * best['distance']:.1f} points away."
         )
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False,
-        labelcolor=style.INK,
-    )  # fmt: skip
+    _legend(figure, axes[0])
     return figure, "\n".join(words)
 
 

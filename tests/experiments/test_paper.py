@@ -102,7 +102,8 @@ def test_the_numbers_of_a_figure_are_those_of_its_solved_sets(made):
     assert sets["0.02"]["softmax"]["accuracy"][0] <= sets["clean"]["softmax"]["accuracy"][0]
 
 
-def test_a_second_run_computes_nothing_and_writes_the_same_bytes(made, tiny_settings, capsys):
+@pytest.mark.usefixtures("tiny_settings")
+def test_a_second_run_computes_nothing_and_writes_the_same_bytes(made, capsys):
     before = {path.name: path.read_bytes() for path in (made / "out").iterdir()}
     assert command.main(arguments(made)) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -183,7 +184,8 @@ def test_one_figure_at_the_true_small_scale(tmp_path, capsys):
     assert "solve embedded pixel clean, gamma 200, 200 images x 1" in capsys.readouterr().out
 
 
-def test_a_part_of_the_spaces_fills_the_cache_only(made, tiny_settings, tmp_path, capsys):
+@pytest.mark.usefixtures("tiny_settings")
+def test_a_part_of_the_spaces_fills_the_cache_only(made, tmp_path, capsys):
     out = ["--out", str(tmp_path), "--figure", "compromise", "--spaces", "pixel"]
     assert command.main([*arguments(made), *out]) == 0
     assert "nothing written" in capsys.readouterr().out
@@ -199,9 +201,15 @@ def test_pictures_are_drawn_from_json_alone(made, tmp_path):
     assert not (tmp_path / "compromise.svg").exists()
 
 
-def test_without_matplotlib_there_is_json_and_a_line(
-    made, tiny_settings, tmp_path, monkeypatch, capsys
-):
+def test_drawing_without_json_says_what_to_do_first(tmp_path, capsys):
+    assert command.main(["--draw", "--out", str(tmp_path)]) == 0
+    assert "no figure's JSON is in" in capsys.readouterr().out
+    assert command.main(["--draw", "--out", str(tmp_path), "--figure", "seeds"]) == 0
+    assert "seeds.json is not there" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("tiny_settings")
+def test_without_matplotlib_there_is_json_and_a_line(made, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "experiments.paper.draw", raising=False)
     monkeypatch.delattr(paper, "draw", raising=False)

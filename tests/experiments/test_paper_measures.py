@@ -22,7 +22,8 @@ def made_up(restarts=3, images=40, classes=5, seed=0):
     return {
         "c0": c0, "c": c, "labels": torch.randint(classes, (images,), generator=g),
         "softmax_score": coarse[0], "profile_score": coarse[1],
-        "risk": torch.rand(restarts, images, generator=g), "objective": torch.ones(restarts, images),
+        "risk": torch.rand(restarts, images, generator=g),
+        "objective": torch.ones(restarts, images),
     }  # fmt: skip
 
 
