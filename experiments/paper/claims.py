@@ -118,7 +118,7 @@ def verdict(readings: Sequence[Reading]) -> Verdict:
 
 def write(out: Path) -> None:
     """claims.json from the figures in a folder, and the table on the screen."""
-    from experiments.paper.statements import all_claims
+    from experiments.paper.statements import all_claims, nearest_readings
 
     records = {
         name: read_json(out / f"{name}.json")
@@ -130,8 +130,15 @@ def write(out: Path) -> None:
     small = any(record["settings"]["dataset"] == "embedded" for record in records.values())
     found = [claim.record() for claim in all_claims(records)]
     scale = "small, with the embedded network: it says nothing about the paper" if small else "full"
-    write_json(out / "claims.json", {"scale": scale, "rule": RULE, "claims": found})
+    nearest = nearest_readings(records)
+    everything = {"scale": scale, "rule": RULE, "claims": found, "nearest_readings": nearest}
+    write_json(out / "claims.json", everything)
     say(markdown(found, scale))
+    for row in nearest[:1]:
+        say(
+            f"\nNearest to the paper's numbers: {row['space']}, {row['reading']}, "
+            f"{100 * row['distance']:.1f} points away in sum."
+        )
 
 
 def markdown(found: Sequence[Mapping[str, Any]], scale: str) -> str:

@@ -22,8 +22,8 @@ from experiments.paper.measures import Numbers
 from experiments.paper.settings import Figure
 from experiments.paper.stages import Line
 
-PAPER = {"drop": 0.17, "left": 0.23}
-"""Points that the profile's accuracy loses at the first eps, and what it keeps at the last."""
+PAPER = {"drop": 0.17, "left": 0.23, "softmax drop": 0.78, "softmax left": 0.001}
+"""Points that the accuracy loses at the first eps, and what is left of it at the last."""
 
 
 def readings(lines: Mapping[str, Line], figure: Figure) -> Stage:
@@ -53,6 +53,7 @@ def readings(lines: Mapping[str, Line], figure: Figure) -> Stage:
         return {
             "softmax": {c: measures.mean_of(values) for c, values in right.items()},
             "softmax drop": measures.mean_of(lost),
+            "softmax distance": softmax_distance(right),
             "rows": rows,
             "nearest": ordered[0]["name"],
             "paper": PAPER,
@@ -143,6 +144,14 @@ def reading_row(
     objective = found[f"{which} F {length}"].chunk(len(solved))[0]
     row = _row(dict(zip(solved, parts, strict=True)), solved, float(objective.double().mean()))
     return {"name": f"{name}, {length} steps, {which}", "passes": length, **row}
+
+
+def softmax_distance(right: Mapping[str, Tensor]) -> float | None:
+    """How far softmax is from the paper's numbers: the same for every solver of a space."""
+    clean, weakest, *_ = right.values()
+    left = float(list(right.values())[-1].mean())
+    off = abs(float((clean - weakest).mean()) - PAPER["softmax drop"])
+    return measures.number(off + max(0.0, left - PAPER["softmax left"]))
 
 
 def _row(

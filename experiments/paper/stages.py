@@ -175,6 +175,8 @@ class Line:
 def solved(profile: cr.Profile, labels: Tensor) -> Content:
     """The parts of profiles that figures read, small enough to keep."""
     restarts = len(profile) // len(labels)
+    # log(p1 / p2), which orders images as 1 - p2 / p1 does and does not saturate
+    first, second = profile.fit.double().topk(2, dim=1).values.unbind(1)
     tensors = {
         "c0": profile.fit,
         "c": profile.credibility,
@@ -184,7 +186,7 @@ def solved(profile: cr.Profile, labels: Tensor) -> Content:
         "usable": profile.usable,
         # samples that could not be solved are given up first
         "profile_score": scores.ratio(profile).nan_to_num(nan=-1.0),
-        "softmax_score": scores.softmax_ratio(profile).nan_to_num(nan=-1.0),
+        "softmax_score": (first - second).nan_to_num(nan=-1.0),
     }
     shaped = {k: v.reshape(restarts, len(labels), *v.shape[1:]) for k, v in tensors.items()}
     return Content(

@@ -27,6 +27,23 @@ def all_claims(records: Records) -> list[Claim]:
     ]
 
 
+def nearest_readings(records: Records, count: int = 5) -> list[dict[str, Any]]:
+    """The readings whose numbers are nearest to the paper's, both classifiers together."""
+    results = records.get("readings", {}).get("results", {})
+    rows = [
+        {
+            "space": space,
+            "reading": row["name"],
+            "distance": round(row["distance"] + numbers["softmax distance"], 6),
+            "of which softmax": numbers["softmax distance"],
+            "accuracy": row["accuracy"],
+        }
+        for space, numbers in results.items()
+        for row in numbers["rows"]
+    ]
+    return sorted(rows, key=lambda row: row["distance"])[:count]
+
+
 def accuracy_claims(records: Records) -> list[Claim]:
     """How good the trained networks are, on all test images."""
     cases = (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import credibly as cr
 from experiments.paper import claims, kinds, measures, statements
 from experiments.paper.claims import Statement, judged, verdict
-from experiments.paper.readings import run_algorithm_1
+from experiments.paper.readings import run_algorithm_1, softmax_distance
 from experiments.paper.stages import ChannelPGD
 
 
@@ -280,6 +280,24 @@ def test_claims_without_numbers_cannot_be_decided_and_the_table_says_so():
     table = claims.markdown(found, "full").splitlines()
     rows = [line.replace("\\|", "") for line in table if line.startswith("|")]
     assert all(line.count("|") == 5 for line in rows)
+
+
+def test_the_nearest_reading_counts_both_classifiers():
+    def rows(*distances):
+        return [{"name": f"r{n}", "distance": d, "accuracy": {}} for n, d in enumerate(distances)]
+
+    results = {
+        "pixel": {"softmax distance": 0.3, "rows": rows(0.0, 0.2)},
+        "normalised": {"softmax distance": 0.1, "rows": rows(0.15, 0.5)},
+    }
+    found = statements.nearest_readings({"readings": {"results": results}}, count=3)
+    assert [(row["space"], row["reading"]) for row in found] == [
+        ("normalised", "r0"), ("pixel", "r0"), ("pixel", "r1"),
+    ]  # fmt: skip
+    assert [row["distance"] for row in found] == pytest.approx([0.25, 0.3, 0.5])
+    right = {"clean": torch.tensor([1.0, 1.0]), "0.01": torch.tensor([1.0, 0.0]),
+             "0.03": torch.tensor([0.0, 0.0])}  # fmt: skip
+    assert softmax_distance(right) == pytest.approx(0.28)
 
 
 def test_the_difference_of_two_spreads_has_an_interval():
