@@ -40,6 +40,7 @@ class Run:
     out: Path
     device: str = "cpu"
     save_every: float = 60.0
+    compiled: bool = False
 
     @property
     def target(self) -> Path:
@@ -95,7 +96,7 @@ def _step(run: Run, data: Data) -> Step:
         torch.tensor(v, device=run.device).reshape(1, -1, 1, 1) for v in MOMENTS[run.recipe.dataset]
     )
     images = Images(data.train.pixels.to(run.device), data.train.labels.to(run.device))
-    return Step(net, images, run.recipe, mean, std)
+    return Step(net, images, run.recipe, mean, std, run.compiled)
 
 
 def _epoch(run: Run, step: Step, once: Callable[[], None], epoch: int) -> float:
@@ -172,12 +173,13 @@ def main() -> None:
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--held-out", type=int, default=HELD_OUT)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--compile", action="store_true", help="fuse layers with torch.compile")
     given = parser.parse_args()
     recipe = RECIPES[given.recipe]
     if given.epochs is not None:
         recipe = replace(recipe, epochs=given.epochs)
     data = load_data(recipe, given.data, held_out=given.held_out)
-    run = Run(given.recipe, recipe, given.seed, given.out, given.device)
+    run = Run(given.recipe, recipe, given.seed, given.out, given.device, compiled=given.compile)
     train(run, data, lambda line: print(line, flush=True))
 
 
