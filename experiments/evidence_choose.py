@@ -41,6 +41,17 @@ SUMS = {
     "shift + energy + gain": {"shift": 1.0, "energy (rival)": 1.0, "gain": 1.0},
 }
 """Sums for outliers; energy and max logit need logits, which a profile knows up to a constant."""
+TWO_SIDED_SUMS = (
+    ("shift", "elasticity"),
+    ("shift", "gain"),
+    ("shift", "softmax_ratio"),
+    ("gain", "softmax_ratio"),
+    ("elasticity", "softmax_ratio"),
+    ("shift", "gain", "softmax_ratio"),
+    ("shift", RIVALS[SOFTMAX]),
+    (RIVALS[SOFTMAX], "energy (rival)"),
+)
+"""Sums of distances for tampering; the last is of rivals alone."""
 
 
 def candidates() -> dict[str, dict[str, float]]:
@@ -124,8 +135,7 @@ def suspects(part: Rows, scale: Scale, kind: str) -> dict[str, Tensor]:
         sums = {title: scale.balanced(part, shares) for title, shares in SUMS.items()}
         return outlier_columns(part, scale) | sums
     found = tamper_columns(part, scale)
-    both = [("shift", "elasticity"), ("shift", RIVALS[SOFTMAX]), ("shift", "gain")]
-    for first, second in both:
-        sides = torch.stack([scale.two_sided(part, name) for name in (first, second)])
-        found[f"two-sided {first} + {second}"] = sides.sum(0)
+    for names in TWO_SIDED_SUMS:
+        sides = torch.stack([scale.two_sided(part, name) for name in names])
+        found[f"two-sided {' + '.join(names)}"] = sides.sum(0)
     return found

@@ -9,12 +9,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from credibly.decide.learned import FAILURE_PARTS, outlier_score, spread_of
+from credibly.decide.learned import FAILURE_PARTS, TAMPER_PARTS, outlier_score, spread_of
 from credibly.errors import FileFormatError
 from credibly.evaluate.study import Rows, read_study
 
 DEFAULT = "softmax and profile (default)"
 PAIR = "p-norm and profile"
+TAMPER_DEFAULT = f"two-sided {' + '.join(TAMPER_PARTS)} (default)"
 SOFTMAX, MARGIN, P_NORM = "max softmax", "logit margin", "max logit, p-norm"
 RIVALS = {
     SOFTMAX: "max softmax (rival)",
@@ -118,10 +119,10 @@ def outlier_columns(part: Rows, scale: Scale) -> dict[str, Tensor]:
 
 def tamper_columns(part: Rows, scale: Scale) -> dict[str, Tensor]:
     """Scores for "was it tampered with?": unlike the held-out images on either side."""
-    found = {}
+    parts = torch.stack([scale.two_sided(part, name) for name in TAMPER_PARTS])
+    found = {TAMPER_DEFAULT: parts.sum(0)}
     for title, name in TWO_SIDED.items():
-        mark = " (default)" if name == "shift" else ""
-        found[f"two-sided {title}{mark}"] = scale.two_sided(part, name)
+        found[f"two-sided {title}"] = scale.two_sided(part, name)
     found["elasticity, one side"] = part.scores["elasticity"]
     found["max softmax, too sure"] = -part.scores[RIVALS[SOFTMAX]]
     return found

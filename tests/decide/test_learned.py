@@ -40,10 +40,12 @@ def test_the_failure_score_is_the_balanced_sum_by_hand(profile):
     assert isinstance(learned, cr.TrustScore)
 
 
-def test_the_tamper_score_is_the_distance_from_the_median(profile):
+def test_the_tamper_score_is_the_sum_of_distances_from_medians(profile):
     learned = cr.tamper_score(profile)
-    low, middle, high = interquartile(scores.shift(profile))
-    expected = -(scores.shift(profile) - middle).abs() / (high - low)
+    expected = torch.zeros(len(profile), dtype=torch.float64)
+    for score in (scores.shift, scores.elasticity, scores.softmax_ratio):
+        low, middle, high = interquartile(score(profile))
+        expected -= (score(profile) - middle).abs() / (high - low)
     assert torch.allclose(learned(profile), expected, rtol=1e-12)
     assert float(learned(profile).max()) <= 0
 
@@ -98,8 +100,9 @@ def test_scores_by_name_or_as_they_are(profile):
         {"kind": "balanced", "names": ["gain"], "shares": [1.0], "spreads": []},
         {"kind": "balanced", "names": [], "shares": [], "spreads": []},
         {"kind": "balanced", "names": ["gain"], "shares": [1.0], "spreads": [0.0]},
-        {"kind": "two-sided", "name": "gain", "centre": 0.0, "spread": -1.0},
-        {"kind": "two-sided", "name": "gain", "centre": 0.0, "spread": math.nan},
+        {"kind": "two-sided", "names": ["gain"], "centres": [0.0], "spreads": [-1.0]},
+        {"kind": "two-sided", "names": ["gain"], "centres": [0.0], "spreads": [math.nan]},
+        {"kind": "two-sided", "names": ["gain", "shift"], "centres": [0.0], "spreads": [1.0]},
     ],
 )
 def test_unknown_scores_are_refused(content):

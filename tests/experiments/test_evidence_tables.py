@@ -176,8 +176,9 @@ def test_outliers_and_tampering(rows, held, scale):
     middle = held["held-out"].scores["shift"].quantile(0.5)  # not that of the test images
     tampered = detection(rows, "attacked", columns.tamper_columns, scale, PLAN)["PGD 0.03"]
     far, near = ((p.scores["shift"] - middle).abs() for p in (rows["PGD 0.03"], rows["clean"]))
-    value = tampered["scores"]["two-sided shift (default)"]["auroc"][0]
+    value = tampered["scores"]["two-sided shift"]["auroc"][0]
     assert value == pytest.approx(cr.auroc(far, near))
+    assert "two-sided shift + elasticity + softmax_ratio (default)" in tampered["scores"]
 
 
 def test_a_sample_without_a_profile_is_left_out_for_all(rows, scale):

@@ -5,6 +5,7 @@ import torch
 
 import credibly as cr
 from credibly import attached_credibility
+from credibly.profile.implicit import attached_answer
 from tests.reference import models, oracles
 
 EXACT = cr.LBFGS(tolerance=1e-12, steps=2000)
@@ -265,3 +266,22 @@ def test_tied_features_on_a_bound_are_refused():
     profile = bounded(net, x0, space, 0.01 * WEIGHTS)
     with pytest.raises(cr.InvalidArgumentError, match=r"`profile`.*tied.*on a bound"):
         attached_credibility(cr.Classifier(net, space=space), profile)
+
+
+@pytest.mark.parametrize("space", [None, cr.Space(scale=torch.linspace(0.5, 2.0, 8))])
+def test_what_the_move_costs_is_attached_too(space):
+    net, x0 = models.smooth_network(seed=8), models.inputs(2, seed=9)
+    clf = cr.Classifier(net, space=space)
+
+    def risk(v):
+        made = cr.credibility(clf, v, weights=WEIGHTS, solver=EXACT)
+        return float(made.perturbed.sub(v).square().sum())
+
+    tracked = x0.clone().requires_grad_(True)
+    profile = cr.credibility(clf, x0, weights=WEIGHTS, solver=EXACT)
+    moved, _ = attached_answer(clf, profile, x0=tracked, accuracy=1e-12, products=50)
+    (moved - tracked).square().sum().backward()
+    for n in range(2):
+        expected = oracles.finite_difference(lambda v: risk(v.unsqueeze(0)), x0[n], step=1e-4)
+        assert torch.allclose(tracked.grad[n], expected, atol=1e-5)
+        assert float(expected.abs().max()) > 1e-3

@@ -100,7 +100,7 @@ def gain(profile: Profile) -> Tensor:
 def elasticity(profile: Profile) -> Tensor:
     """log(|x+ - x0| / |c+ - c0|): how far the input must move for a unit of credibility.
 
-    Tampered inputs are moved cheaply (low), outliers dearly (high); see `two_sided`.
+    Tampered inputs are moved cheaply (low), outliers dearly (high); see `tamper_score`.
     """
     tiny = torch.finfo(torch.float64).tiny
     distance = profile.risk.double().sqrt()

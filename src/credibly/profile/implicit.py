@@ -68,6 +68,24 @@ def attached_credibility(
         products: most Hessian-vector products of a backward with 'full'.
         accuracy: residual at which the linear solve of a backward stops, relative.
     """
+    _, credibility = attached_answer(
+        clf, profile, x0=x0, weights=weights, curvature=curvature, products=products,
+        accuracy=accuracy,
+    )  # fmt: skip
+    return credibility
+
+
+def attached_answer(
+    clf: Classifier,
+    profile: Profile,
+    *,
+    x0: Tensor | None = None,
+    weights: Tensor | None = None,
+    curvature: Curvature = "full",
+    products: int = PRODUCTS,
+    accuracy: float = 1e-6,
+) -> tuple[Tensor, Tensor]:
+    """The moved inputs x+ (N, ...) and c+ (N, K), both attached; see `attached_credibility`."""
     check_profile(profile)
     require_whole("products", products)
     require_share("accuracy", accuracy)
@@ -94,7 +112,7 @@ def attached_credibility(
     x: Tensor = _ImplicitSolve.apply(  # type: ignore[no-untyped-call]  # torch has no types here
         mismatch, answer, problem, _Linear(curvature, products, accuracy, free)
     )
-    return -clf.losses(x)
+    return clf.decode(x), -clf.losses(x)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from credibly.model.derivatives import attached_loss_jacobian, attached_slope
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.profile.arguments import check_solver
 from credibly.profile.credibility import undisturbed
-from credibly.profile.implicit import PRODUCTS, Curvature, attached_credibility
+from credibly.profile.implicit import PRODUCTS, Curvature, attached_answer
 from credibly.profile.profile import Profile
 from credibly.solve.base import Solver, require, require_positive, require_whole
 from credibly.solve.lbfgs import LBFGS
@@ -152,7 +152,7 @@ class ImplicitGradient(Adaptive):
         return perturbed, credibility
 
     def _solved(self, clf: Classifier, x: Tensor, profile: Profile) -> tuple[Tensor, Tensor]:
-        credibility = attached_credibility(
+        return attached_answer(
             clf,
             profile,
             x0=x,
@@ -160,7 +160,6 @@ class ImplicitGradient(Adaptive):
             products=self.products,
             accuracy=self.accuracy,
         )
-        return profile.perturbed, credibility
 
 
 @dataclass(frozen=True, kw_only=True)
