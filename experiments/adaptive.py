@@ -3,6 +3,8 @@
     python -m experiments.adaptive --out FOLDER                 # the embedded network, minutes
     python -m experiments.adaptive --model FILE --test TEST.npz --held-out HELD.npz \
         --transfer-model OTHER --images 200 --norm linf l2 --device cuda --processes 8 --out FOLDER
+    python -m experiments.adaptive --model FILE --test TEST.npz --systems B --gamma 200 \
+        --space normalised --out FOLDER                         # eps and gamma in that space
     python -m experiments.adaptive --tables FOLDER --json results/adaptive-NAME.json
 
 b: the model's class. B: the most credible class. A: the model's class, answered at 90 % coverage.
@@ -27,17 +29,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import credibly as cr
 from credibly.data.sample import load_sample
 from credibly.decide.learned import score_from_json
 from credibly.errors import FileFormatError, InvalidArgumentError
 from experiments import cifar10, networks
-from experiments.adaptive_attacks import RADII, SYSTEMS, Subject, jobs
+from experiments.adaptive_attacks import RADII, SYSTEMS, Subject, jobs, ranks
 from experiments.adaptive_inputs import Counted
 from experiments.adaptive_tables import printed
 from experiments.adaptive_work import Folder, digest, plain, work
+from experiments.networks import Affine, Trained
+from experiments.paper.settings import SPACES
+from experiments.paper.world import World
 
 COVERAGE = {"A": 0.9, "T": 0.95}
 HELD_OUT = 2000
@@ -64,16 +69,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def prepare(given: argparse.Namespace, folder: Folder) -> Subject:
     """Load everything, and set the systems up on held-out images, once for a folder."""
-    net, test, held = _network_and_images(given)
+    trained, sha256 = _network(given)
+    test, held = _images(given)
     refuse_common(test[0], held[0])
+    net = trained.in_space(given.space)
     clf = cr.Classifier(Counted(net.to(given.device).eval().requires_grad_(False)))
-    x, labels, ordinary = (t.to(given.device) for t in (*test, held[0]))
-    other = None
-    if given.transfer_model is not None:
-        other = cr.Classifier(Counted(networks.load(given.transfer_model, given.device).net))
+    pixels, labels, ordinary = (t.to(given.device) for t in (*test, held[0]))
+    x, ordinary = (trained.to_space(given.space, part) for part in (pixels, ordinary))
     folder.refuse_others(
         {
-            "network": "embedded" if given.model is None else given.model.stem,
+            "network": trained.name, "network SHA-256": sha256, "space": given.space,
             "weights": digest(list(net.state_dict().values())),
             "images": len(x), "of the images": digest([x, labels]),
             "held-out images": len(ordinary), "of the held-out images": digest([ordinary]),
@@ -81,28 +86,34 @@ def prepare(given: argparse.Namespace, folder: Folder) -> Subject:
             "precision": str(x.dtype),
         }
     )  # fmt: skip
-    found = folder.once("systems.json", lambda: calibration(clf, ordinary, given))
-    return Subject(clf, x, labels, systems(found, given), other)
+    found = folder.once("gamma.json", lambda: weight(clf, ordinary, given))
+    if ranks(given.systems):
+        found |= folder.once("systems.json", lambda: calibration(clf, ordinary, found, given))
+    other, box = _other(given, trained), trained.box(given.space)
+    return Subject(clf, x, labels, systems(found, given), other, box)
 
 
-def calibration(clf: cr.Classifier, held: Tensor, given: argparse.Namespace) -> dict[str, Any]:
-    """Gamma, scores and thresholds by one solve of held-out images."""
+def weight(clf: cr.Classifier, held: Tensor, given: argparse.Namespace) -> dict[str, Any]:
+    """Gamma and the deployed solver; held-out images are needed where gamma was not given."""
     gamma = cr.auto_gamma(clf, held) if given.gamma is None else given.gamma
-    solver = cr.Hybrid(effort=given.effort)
+    return plain({"gamma": gamma, "solver": repr(cr.Hybrid(effort=given.effort))})
+
+
+def calibration(
+    clf: cr.Classifier, held: Tensor, found: dict[str, Any], given: argparse.Namespace
+) -> dict[str, Any]:
+    """Scores and thresholds by one solve of held-out images."""
     profile = cr.credibility(
-        clf, held, gamma=gamma, solver=solver, chunk_size=given.chunk_size, progress=False
+        clf, held, gamma=found["gamma"], solver=cr.Hybrid(effort=given.effort),
+        chunk_size=given.chunk_size, progress=False,
     )  # fmt: skip
     scores = {"A": cr.failure_score(profile), "T": cr.tamper_score(profile)}
     thresholds = {}
     for letter, score in scores.items():
         ranked = score(profile).double().sort(descending=True).values
         thresholds[letter] = float(ranked[max(1, round(COVERAGE[letter] * len(ranked))) - 1])
-    return plain(
-        {
-            "gamma": gamma, "solver": repr(solver), "coverage": COVERAGE, "thresholds": thresholds,
-            "scores": {letter: score.as_json() for letter, score in scores.items()},
-        }
-    )  # fmt: skip
+    named = {letter: score.as_json() for letter, score in scores.items()}
+    return plain({**found, "coverage": COVERAGE, "thresholds": thresholds, "scores": named})
 
 
 def systems(found: dict[str, Any], given: argparse.Namespace) -> dict[str, cr.System]:
@@ -115,7 +126,7 @@ def systems(found: dict[str, Any], given: argparse.Namespace) -> dict[str, cr.Sy
         letter: cr.System(
             score=score_from_json(found["scores"][letter]), threshold=threshold, **common
         )
-        for letter, threshold in found["thresholds"].items()
+        for letter, threshold in found.get("thresholds", {}).items()
     }
     return {
         "b": cr.System(chunk_size=given.chunk_size),
@@ -136,8 +147,25 @@ def refuse_common(x: Tensor, held: Tensor) -> None:
         )
 
 
-def _network_and_images(given: argparse.Namespace) -> tuple[nn.Module, Pair, Pair]:
-    """The network, the images that are attacked, and those that set thresholds."""
+def _network(given: argparse.Namespace) -> tuple[Trained, str]:
+    """The network that is attacked, and the SHA-256 that figures know it by."""
+    world = World(None if given.model is None else given.model.parent, device=given.device)
+    name = "embedded" if given.model is None else given.model.stem
+    return world.network(name), world.network_sha256(name)
+
+
+def _other(given: argparse.Namespace, trained: Trained) -> cr.Classifier | None:
+    """A network trained independently, on inputs in the space of the attacked one."""
+    if given.transfer_model is None:
+        return None
+    net = networks.load(given.transfer_model, given.device).net
+    if given.space == "normalised":  # back to pixels, by the statistics of the attacked one
+        net = Affine(net, -trained.mean / trained.std, 1 / trained.std).eval()
+    return cr.Classifier(Counted(net))
+
+
+def _images(given: argparse.Namespace) -> tuple[Pair, Pair]:
+    """The images that are attacked, and those that set thresholds, as pixels."""
     count, held_count = given.images, given.held_out_images
     if given.model is None:
         sample = load_sample()
@@ -145,11 +173,18 @@ def _network_and_images(given: argparse.Namespace) -> tuple[nn.Module, Pair, Pai
         first, last = known, known
     else:
         first = _arrays(given.test) if given.test else _cifar10(given.data, "test")
-        last = _arrays(given.held_out) if given.held_out else _cifar10(given.data, "train")
-        last = last[0][-HELD_OUT:], last[1][-HELD_OUT:]
-    net = load_sample().net if given.model is None else networks.load(given.model).net
+        last = _held_out(given, first)
     test = first[0][:count], first[1][:count]
-    return net, test, (last[0][-held_count:], last[1][-held_count:])
+    return test, (last[0][-held_count:], last[1][-held_count:])
+
+
+def _held_out(given: argparse.Namespace, like: Pair) -> Pair:
+    """The end of the training set; nothing where nothing was given and nothing is needed."""
+    unneeded = given.gamma is not None and not ranks(given.systems)
+    if unneeded and given.held_out is None and given.data is None:
+        return like[0][:0], like[1][:0]
+    images, labels = _arrays(given.held_out) if given.held_out else _cifar10(given.data, "train")
+    return images[-HELD_OUT:], labels[-HELD_OUT:]
 
 
 def _cifar10(folder: Path | None, part: str) -> Pair:
@@ -219,6 +254,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--images", type=int, default=6)
     add("--held-out-images", type=int, default=50)
     add("--systems", default=SYSTEMS, help="some of b (bare), B, A and T")
+    add("--space", choices=SPACES, default="pixel", help="units of eps, steps and gamma")
     add("--norm", nargs="+", choices=tuple(RADII), default=["linf"])
     add("--radii", type=float, nargs="+", help=f"default {RADII}")
     add("--attacks", nargs="+", help="only rows with one of these in the name, such as A3 pgd")

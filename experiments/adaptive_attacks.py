@@ -16,19 +16,25 @@ from typing import Any
 from torch import Tensor
 
 import credibly as cr
+from credibly.evaluate.attacks.box import Box
 from credibly.evaluate.attacks.transfer import Kind
 from experiments.adaptive_inputs import Nearest, Restarts, ScaledBack, Targets
 from experiments.adaptive_nearest import CarliniWagner, DeepFool
 
 RADII = {"linf": (0.01, 0.02, 0.03), "l2": (0.1, 0.25, 0.5)}
-LARGE = {"linf": 0.3, "l2": 10.0}
-"""Radii at which every class can be reached: no system may survive there."""
+LARGE = {
+    "pixel": {"linf": 0.3, "l2": 10.0}, "normalised": {"linf": 1.2, "l2": 40.0},
+}  # fmt: skip
+"""Radii at which every class can be reached, by space: no system may survive there."""
 
 SYSTEMS = "bBAT"
 LONGER = 4
 """More steps for the sanity list: this many times as many."""
 
-NEAREST = {"deepfool (nearest)": DeepFool(), "carlini-wagner (nearest)": CarliniWagner()}
+NEAREST: dict[str, DeepFool | CarliniWagner] = {
+    "deepfool (nearest)": DeepFool(),
+    "carlini-wagner (nearest)": CarliniWagner(),
+}
 BLACK_BOX = "square"
 LIBRARIES = {"apgd": "pyautoattack"}
 Settings = dict[str, Any]
@@ -39,11 +45,12 @@ class Subject:
     """What is attacked: a network, test images, and the systems set up on held-out images.
 
     Attributes:
-        clf: the classifier of pixels.
-        x: images (n, ...) in [0, 1].
+        clf: the classifier of inputs in a space.
+        x: images (n, ...) in the units of that space.
         labels: their classes.
         systems: by letter, with thresholds.
         other: a network trained independently, or None.
+        bounds: where the images of the space end.
     """
 
     clf: cr.Classifier
@@ -51,6 +58,7 @@ class Subject:
     labels: Tensor
     systems: Mapping[str, cr.System]
     other: cr.Classifier | None = None
+    bounds: Box = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -89,9 +97,10 @@ class Job:
 def jobs(subject: Subject, given: argparse.Namespace) -> list[Job]:
     """Everything that the command line asks for."""
     solving = [letter for letter in given.systems if letter != "b"]
-    judges = SYSTEMS if solving else "b"
+    judges = SYSTEMS if ranks(given.systems) else "bB" if solving else "b"
     found = [Job("clean", "none", 0.0, judges, {}, lambda: subject.x[None])]
-    for name, nearest in NEAREST.items():
+    for name, at_pixels in NEAREST.items():
+        nearest = replace(at_pixels, bounds=subject.bounds)
         settings = {"name": type(nearest).__name__, **asdict(nearest)}
         make = Nearest(nearest, subject.clf, subject.x, subject.labels)
         found.append(Job(name, "none", 0.0, judges, settings, make, early=True))
@@ -102,7 +111,13 @@ def jobs(subject: Subject, given: argparse.Namespace) -> list[Job]:
                 found += _own(subject, given, norm, eps, letter)
         if given.sanity:
             found += _sanity(subject, given, norm, judges)
-    return [job for job in found if given.attacks is None or _named(job.attack, given.attacks)]
+    wanted = (job for job in found if given.attacks is None or _named(job.attack, given.attacks))
+    return [replace(job, settings={"space": given.space, **job.settings}) for job in wanted]
+
+
+def ranks(systems: str) -> bool:
+    """Whether some of the systems have thresholds, which only held-out images can set."""
+    return not set(systems) <= set("bB")
 
 
 def described(attack: cr.Attack) -> Settings:
@@ -116,9 +131,9 @@ def described(attack: cr.Attack) -> Settings:
     }  # fmt: skip
 
 
-def _common(given: argparse.Namespace, norm: str, eps: float) -> dict[str, Any]:
+def _common(subject: Subject, given: argparse.Namespace, norm: str, eps: float) -> Settings:
     return {
-        "eps": eps, "norm": norm, "bounds": (0.0, 1.0), "seed": given.seed,
+        "eps": eps, "norm": norm, "bounds": subject.bounds, "seed": given.seed,
         "chunk_size": given.chunk_size,
     }  # fmt: skip
 
@@ -127,7 +142,7 @@ def _shared(
     subject: Subject, given: argparse.Namespace, norm: str, eps: float, judges: str
 ) -> Iterator[Job]:
     """A0, A1, A7 on the bare model, and A6, whose inputs depend on gamma alone."""
-    common = _common(given, norm, eps)
+    common = _common(subject, given, norm, eps)
     clf, x, y = subject.clf, subject.x, subject.labels
     size = eps / 10 if norm == "l2" else min(0.005 if eps <= 0.01 else 0.01, eps / 2)
     plain: dict[str, cr.Attack] = {
@@ -174,7 +189,7 @@ def _knowing(
     system = subject.systems[letter]
     refuses = system.score is not None
     system = replace(system, aware=refuses)
-    common = {**_common(given, norm, eps), "system": system}
+    common = {**_common(subject, given, norm, eps), "system": system}
     more = {**common, "steps": given.steps, "restarts": given.restarts}
     deep = {**more, "chunk_size": given.deep_chunk_size}
     found: dict[str, cr.Attack] = {
@@ -195,14 +210,17 @@ def _sanity(
     subject: Subject, given: argparse.Namespace, norm: str, judges: str
 ) -> Iterator[Job]:  # fmt: skip
     """Cells that the sanity list needs: more steps at the smallest eps, and a large eps."""
-    least, large = min(given.radii or RADII[norm]), LARGE[norm]
+    least, large = min(given.radii or RADII[norm]), LARGE[given.space][norm]
     for job in _shared(subject, given, norm, large, judges):
         if job.attack in ("pgd on the margin (A0)", "inverse map (A6)"):
             yield job
     for letter in given.systems:
         if letter == "b":
             short: cr.Attack = cr.PGD(
-                **_common(given, norm, least), steps=given.pgd_steps, loss="goal", keep="best"
+                **_common(subject, given, norm, least),
+                steps=given.pgd_steps,
+                loss="goal",
+                keep="best",
             )
             name = "pgd on the margin (A0)"
         else:

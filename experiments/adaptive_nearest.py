@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 import credibly as cr
+from credibly.evaluate.attacks.box import Box, ends
 from credibly.model.derivatives import gradient_of, output_jacobian
 from credibly.types import norm, per_sample
 
 _INSIDE = 1e-6
-"""How far from 0 and 1 pixels stay where tanh has to reach them."""
+"""How far from the bounds, as a share, inputs stay where tanh has to reach them."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,17 @@ class DeepFool:
     Attributes:
         steps: most of them.
         overshoot: how much further than the boundary.
+        bounds: of the inputs, as of `credibly.Attack`.
     """
 
     steps: int = 50
     overshoot: float = 0.02
+    bounds: Box = (0.0, 1.0)
 
     def __call__(self, clf: cr.Classifier, x: Tensor, labels: Tensor) -> Tensor:
-        """Inputs (n, ...) of another class, in [0, 1]; the image itself where none was found."""
+        """Inputs (n, ...) of another class, in bounds; the image itself where none was found."""
         current, total, own = x, torch.zeros_like(x), labels[:, None]
+        low, high = ends(self.bounds, x)
         for _ in range(self.steps):
             outputs, slopes = output_jacobian(clf, current)
             still = outputs.argmax(1) == labels
@@ -48,7 +52,7 @@ class DeepFool:
             scale = (gap.gather(1, nearest) + 1e-4) / square.gather(1, nearest)
             way = apart.gather(1, nearest[:, :, None].expand(-1, 1, apart.shape[2])).squeeze(1)
             total = total + per_sample(still, x) * (scale * way).reshape(x.shape)
-            current = (x + (1 + self.overshoot) * total).clamp(0, 1)
+            current = (x + (1 + self.overshoot) * total).clamp(low, high)
         return _changed(clf, x, current, labels)
 
 
@@ -61,12 +65,14 @@ class CarliniWagner:
         rate: of Adam.
         searches: weights that are tried, by bisection.
         weight: the first of them.
+        bounds: of the inputs, as of `credibly.Attack`.
     """
 
     steps: int = 300
     rate: float = 0.01
     searches: int = 5
     weight: float = 1.0
+    bounds: Box = (0.0, 1.0)
     decays: ClassVar[tuple[float, float]] = (0.9, 0.999)
 
     def __call__(self, clf: cr.Classifier, x: Tensor, labels: Tensor) -> Tensor:
@@ -78,13 +84,14 @@ class CarliniWagner:
             worked = self._descent(clf, x, labels, weight, kept)
             high, low = torch.where(worked, weight, high), torch.where(worked, low, weight)
             weight = torch.where(high.isfinite(), (low + high) / 2, 10 * weight)
-        return _changed(clf, x, kept.inputs, labels)
+        return _changed(clf, x, kept.inputs.clamp(*ends(self.bounds, x)), labels)
 
     def _descent(
         self, clf: cr.Classifier, x: Tensor, labels: Tensor, weight: Tensor, kept: _Shortest
     ) -> Tensor:
         """Whether any point on the way is of another class (n,); the shortest ones are kept."""
-        free = torch.atanh(2 * x.clamp(_INSIDE, 1 - _INSIDE) - 1)
+        low, high = ends(self.bounds, x)
+        free = torch.atanh(2 * ((x - low) / (high - low)).clamp(_INSIDE, 1 - _INSIDE) - 1)
         mean, square = torch.zeros_like(x), torch.zeros_like(x)
         worked = torch.zeros_like(labels, dtype=torch.bool)
         a, b = self.decays
@@ -92,7 +99,7 @@ class CarliniWagner:
             seen: list[Tensor] = []
 
             def cost(z: Tensor, seen: list[Tensor] = seen) -> Tensor:
-                inputs = (torch.tanh(z) + 1) / 2
+                inputs = low + (high - low) * (torch.tanh(z) + 1) / 2
                 gap = _margin(clf.logits(inputs), labels)
                 seen += [inputs.detach(), gap.detach()]
                 return (inputs - x).flatten(1).square().sum(1) + weight * gap.clamp(min=0)

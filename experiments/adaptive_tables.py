@@ -14,7 +14,7 @@ import torch
 
 import credibly as cr
 from credibly.errors import InvalidArgumentError
-from experiments.adaptive_attacks import BLACK_BOX, LARGE, LONGER, SYSTEMS
+from experiments.adaptive_attacks import BLACK_BOX, LARGE, LONGER, RADII, SYSTEMS
 
 TITLES = {
     "b": "b: the bare model is wrong",
@@ -35,11 +35,17 @@ class Block:
     clean: Cell
     cells: Mapping[tuple[str, float], Cell]
     nearest: Mapping[str, Cell]
+    space: str = "pixel"
+
+    @property
+    def large(self) -> float:
+        """The eps of the sanity list."""
+        return LARGE[self.space][self.norm]
 
     @property
     def radii(self) -> list[float]:
         """Every eps of the table, without that of the sanity list."""
-        return sorted({eps for _, eps in self.cells if eps != LARGE[self.norm]})
+        return sorted({eps for _, eps in self.cells if eps != self.large})
 
     @property
     def attacks(self) -> list[str]:
@@ -71,28 +77,49 @@ def blocks(out: Path) -> list[Block]:
             remedy="Compute some first: python -m experiments.adaptive --out FOLDER.",
         )
     found = []
-    for norm in LARGE:
+    space = space_of(cells, out)
+    for norm in RADII:
         for system in SYSTEMS:
             own = [cell for cell in cells if cell["system"] == system]
             inside = {(c["attack"], c["eps"]): c for c in own if c["norm"] == norm}
             clean = [c for c in own if c["attack"] == "clean"]
             if inside and clean:
                 nearest = {c["attack"]: c for c in own if "(nearest)" in c["attack"]}
-                found.append(Block(system, norm, clean[0], inside, nearest))
+                found.append(Block(system, norm, clean[0], inside, nearest, space))
     return found
+
+
+def space_of(cells: Sequence[Cell], out: Path) -> str:
+    """The space that all cells of a folder are of."""
+    found = {cell["settings"].get("space", "pixel") for cell in cells}
+    if len(found) > 1:
+        raise InvalidArgumentError(
+            "tables",
+            expected="cells of one space",
+            came=f"{', '.join(sorted(found))} in {out}",
+            remedy="Compute each space in a folder of its own.",
+        )
+    return str(found.pop())
 
 
 def printed(out: Path) -> dict[str, Any]:
     """Print every table; the numbers, as JSON takes them."""
     about = {
         name: json.loads(path.read_text("utf-8"))
-        for name in ("settings", "systems")
+        for name in ("settings", "gamma", "systems")
         if (path := out / f"{name}.json").exists()
     }
+    deployed = about.pop("gamma", {}) | about.get("systems", {})
+    about |= {"systems": deployed} if deployed else {}
     facts = about.get("settings", {}).items()
     listed = ", ".join(f"{name} {value}" for name, value in facts if not name.startswith("of "))
     print(f"Share of images on which an attack succeeds; {listed}")
-    return {**about, "tables": [_printed(block) for block in blocks(out)]}
+    known = about.get("settings", {})
+    return {
+        "network_sha256": known.get("network SHA-256"), "space": known.get("space"),
+        "gamma": deployed.get("gamma"), **about,
+        "tables": [_printed(block) for block in blocks(out)],
+    }  # fmt: skip
 
 
 def _printed(block: Block) -> dict[str, Any]:
@@ -118,7 +145,8 @@ def _printed(block: Block) -> dict[str, Any]:
     for finding in findings:
         print(f"  {finding}")
     return {
-        "system": block.system, "norm": block.norm, "images": len(block.clean["success"]),
+        "system": block.system, "norm": block.norm, "radii": radii,
+        "images": len(block.clean["success"]),
         "clean": share(block.clean["success"]), "attacks": rows, "worst": worst,
         "nearest": nearest,
         "sanity": [{"name": f.name, "holds": f.holds, "detail": f.detail} for f in findings],
@@ -136,7 +164,7 @@ def sanity(block: Block) -> list[cr.Finding]:
     found = [cr.accuracy_falls_with_eps(table)] if rows else []
     if black and white:
         found.append(cr.white_box_beats_black_box(table, white=white, black=black))
-    large = {key: value for key, value in bits.items() if key[1] == LARGE[block.norm]}
+    large = {key: value for key, value in bits.items() if key[1] == block.large}
     if large:
         found.append(cr.large_eps_breaks_everything(cr.AttackTable(clean | large)))
     for (name, eps), more in bits.items():

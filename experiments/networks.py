@@ -14,6 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from credibly.evaluate.attacks.box import Box
 from experiments import densenet169, resnet18
 from experiments.densenet169 import DenseNet169
 from experiments.resnet18 import ResNet18
@@ -64,6 +65,14 @@ class Trained:
             return 0.0, 1.0
         shape = (-1, 1, 1)
         return (-self.mean / self.std).reshape(shape), ((1 - self.mean) / self.std).reshape(shape)
+
+    def box(self, space: str) -> Box:
+        """The same as plain numbers, exactly, as attacks take them."""
+        low, high = (
+            tuple(end.flatten().tolist()) if isinstance(end, Tensor) else end
+            for end in self.bounds(space)
+        )
+        return low, high
 
 
 def build(arch: str, *, channels: int, classes: int) -> nn.Module:

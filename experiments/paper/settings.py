@@ -14,6 +14,7 @@ from credibly.solve.base import Solver
 
 FOLDER = Path(__file__).parent / "figures"
 SPACES = ("pixel", "normalised")
+PRECISIONS = ("float32", "bfloat16")
 KINDS = ("compromise", "profiles", "filtering", "accuracy", "readings", "seeds")
 SOLVERS: dict[str, Callable[..., Solver]] = {
     "hybrid": cr.Hybrid,
@@ -40,6 +41,8 @@ class Figure:
         restarts: of the attacks, one number for each set.
         seed: of the random choice of images.
         attack_seed: of the random starts of the attacks.
+        attack_precision: of the layers while attacking, 'float32' or 'bfloat16'; what is found is
+            float32 and is judged in it.
         solver: its name and settings.
         chunk: images computed at a time.
         tf32: whether convolutions may use TF32 where the device has it.
@@ -61,6 +64,7 @@ class Figure:
     restarts: tuple[int, ...] = (1,)
     seed: int = 0
     attack_seed: int = 0
+    attack_precision: str = "float32"
     solver: Mapping[str, Any]
     chunk: int = 2500
     tf32: bool = True
@@ -72,6 +76,7 @@ class Figure:
         _one_of("kind", self.kind, KINDS)
         for space in self.spaces:
             _one_of("spaces", space, SPACES)
+        _one_of("attack_precision", self.attack_precision, PRECISIONS)
         _one_of("solver", self.solver.get("name"), tuple(SOLVERS))
         _as_many("step_sizes", self.step_sizes, "eps", self.eps)
         _as_many("restarts", self.restarts, "images", self.images)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,32 +11,10 @@ from torch import Tensor
 
 import credibly as cr
 from credibly.decide import scores
-from credibly.evaluate.attacks.base import Task
 from credibly.model.derivatives import losses_only
 from experiments.paper.cache import Cache, Content, Stage
 from experiments.paper.settings import Figure
 from experiments.paper.world import World
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChannelPGD(cr.PGD):
-    """PGD with bounds of their own for each channel.
-
-    Attributes:
-        low: smallest value of each channel (C,), or one number.
-        high: largest.
-    """
-
-    low: tuple[float, ...] = (0.0,)
-    high: tuple[float, ...] = (1.0,)
-
-    def run(self, task: Task) -> list[Tensor]:
-        ball = task.ball
-        low, high = (ball.x0.new_tensor(v).reshape(-1, 1, 1) for v in (self.low, self.high))
-        least = low if ball.low is None else torch.maximum(ball.low, low)
-        most = high if ball.high is None else torch.minimum(ball.high, high)
-        inner = replace(ball, low=least.expand_as(ball.x0), high=most.expand_as(ball.x0))
-        return super().run(replace(task, ball=inner))
 
 
 @dataclass(frozen=True)
@@ -74,21 +53,22 @@ class Line:
             "seed": figure.attack_seed,
             "chunk": figure.chunk,
         }
+        if figure.attack_precision != "float32":  # what was cached before there was a choice stays
+            settings["precision"] = figure.attack_precision
 
         def compute() -> Content:
             x, labels = self._inputs(chosen)
-            low, high = self.world.network(self.network).bounds(self.space)
-            attack = ChannelPGD(
+            attack = cr.PGD(
                 eps=eps,
                 step_size=step_size,
                 steps=figure.steps,
                 restarts=restarts,
                 seed=figure.attack_seed,
                 chunk_size=figure.chunk,
-                low=_numbers(low),
-                high=_numbers(high),
+                bounds=self.world.network(self.network).box(self.space),
             )
-            found = attack.all_restarts(self.classifier(), x, labels)
+            with _precision(figure.attack_precision, x.device):
+                found = attack.all_restarts(self.classifier(), x, labels)
             return Content({"x": found}, {"passes": restarts * len(x) * figure.steps})
 
         label = f"attack {self._words()} eps {eps:g}, {images} images x {restarts}"
@@ -172,6 +152,13 @@ class Line:
         return f"{self.network} {self.space}"
 
 
+def _precision(name: str, device: torch.device) -> AbstractContextManager[object]:
+    """Layers in a lower precision, where asked; inputs and gradients stay as they are."""
+    if name == "float32":
+        return nullcontext()
+    return torch.autocast(device.type, dtype=getattr(torch, name))
+
+
 def solved(profile: cr.Profile, labels: Tensor) -> Content:
     """The parts of profiles that figures read, small enough to keep."""
     restarts = len(profile) // len(labels)
@@ -193,8 +180,3 @@ def solved(profile: cr.Profile, labels: Tensor) -> Content:
         {**shaped, "labels": labels},
         {"passes": float(profile.passes.sum()), "usable": float(profile.usable.double().mean())},
     )
-
-
-def _numbers(bound: Tensor | float) -> tuple[float, ...]:
-    """A bound of each channel as plain numbers, exactly."""
-    return tuple(bound.flatten().tolist()) if isinstance(bound, Tensor) else (bound,)

@@ -11,7 +11,6 @@ import credibly as cr
 from experiments.paper import claims, kinds, measures, statements
 from experiments.paper.claims import Statement, judged, verdict
 from experiments.paper.readings import run_algorithm_1, softmax_distance
-from experiments.paper.stages import ChannelPGD
 
 
 def made_up(restarts=3, images=40, classes=5, seed=0):
@@ -148,12 +147,11 @@ def linear(classes=3, features=12):
 def test_the_attack_keeps_the_bounds_of_each_channel():
     weight, clf = linear()
     low, high = (-1.0, -0.5, -0.2), (1.0, 0.4, 0.3)
-    x = torch.stack([torch.linspace(a, b, 4).double().reshape(2, 2)
+    x = torch.stack([torch.linspace(a, b, 4, dtype=torch.float64).reshape(2, 2)
                      for a, b in zip(low, high, strict=True)])[None].repeat(2, 1, 1, 1)  # fmt: skip
     labels = torch.tensor([0, 2])
-    attack = ChannelPGD(
-        eps=0.3, step_size=0.1, steps=7, low=low, high=high, random_start=False, restarts=1
-    )
+    box = (low, high)
+    attack = cr.PGD(eps=0.3, step_size=0.1, steps=7, bounds=box, random_start=False, restarts=1)
     found = attack.all_restarts(clf, x, labels)[0]
     least, most = (torch.tensor(v).double().reshape(3, 1, 1) for v in (low, high))
     y = x.clone()
@@ -165,7 +163,7 @@ def test_the_attack_keeps_the_bounds_of_each_channel():
         y = torch.minimum(torch.maximum(y, least), most)
     assert torch.allclose(found, y, atol=1e-12)
     assert bool((found == most).any())
-    started = ChannelPGD(eps=0.3, step_size=0.1, steps=3, low=low, high=high, restarts=4)
+    started = cr.PGD(eps=0.3, step_size=0.1, steps=3, bounds=box, restarts=4)
     many = started.all_restarts(clf, x, labels)
     assert many.shape == (4, 2, 3, 2, 2)
     assert bool(((many >= least - 1e-12) & (many <= most + 1e-12)).all())

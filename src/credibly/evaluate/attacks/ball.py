@@ -8,8 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from credibly.evaluate.attacks.box import Box, ends
 from credibly.evaluate.attacks.noise import normal, uniform
-from credibly.types import Bounds, norm, per_sample
+from credibly.types import norm, per_sample
 
 Norm = Literal["linf", "l2"]
 
@@ -36,11 +37,11 @@ class Ball:
     high: Tensor | None
 
     @staticmethod
-    def around(x0: Tensor, eps: float, kind: Norm, bounds: Bounds | None) -> Ball:
+    def around(x0: Tensor, eps: float, kind: Norm, bounds: Box | None) -> Ball:
         """Balls whose edges are computed once."""
         low = high = None
         if bounds is not None:
-            low, high = torch.full_like(x0, bounds[0]), torch.full_like(x0, bounds[1])
+            low, high = (end.expand_as(x0).clone() for end in ends(bounds, x0))
         if kind == "linf":
             under, over = _edge(x0, -eps), _edge(x0, eps)
             low = under if low is None else torch.maximum(low, under)

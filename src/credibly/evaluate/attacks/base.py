@@ -13,15 +13,15 @@ from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
 from credibly.evaluate.attacks.ball import Ball, Norm
+from credibly.evaluate.attacks.box import Box, check_box
 from credibly.evaluate.attacks.noise import sample_keys, with_stream
 from credibly.evaluate.attacks.system import System, worst_verdict
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import gradient_of, losses_only, ordinary
 from credibly.model.inputs import enter, finite_rows
-from credibly.profile.arguments import check_bounds
 from credibly.solve.base import require, require_positive, require_whole
-from credibly.types import Array, Bounds, per_sample, real_number, whole_number
+from credibly.types import Array, per_sample, real_number, whole_number
 
 _REMEDY = "See docs/attacks.md for what each setting means."
 
@@ -56,7 +56,8 @@ class Attack(ABC):
     Attributes:
         eps: radius of the ball around each input, in the units of the inputs.
         norm: 'linf' or 'l2'.
-        bounds: smallest and largest value of a feature, such as (0.0, 1.0), or None.
+        bounds: smallest and largest value of a feature, such as (0.0, 1.0), or None. Each may be
+            a tuple with one number a channel (axis 1), for normalised images.
         steps: steps of each restart.
         step_size: length of a step in the norm of the ball; None: 2.5 eps / steps.
         restarts: independent starts; the worst for the system is returned.
@@ -67,7 +68,7 @@ class Attack(ABC):
 
     eps: float
     norm: Norm = "linf"
-    bounds: Bounds | None = None
+    bounds: Box | None = None
     steps: int = 100
     step_size: float | None = None
     restarts: int = 1
@@ -133,7 +134,7 @@ class Attack(ABC):
 
     def _task(self, clf: Classifier, x: Array, labels: Tensor, target: Tensor | None) -> Task:
         clf, x0 = _plain(clf, x)
-        bounds = check_bounds(self.bounds, x0)
+        bounds = check_box(self.bounds, x0)
         with torch.inference_mode(False):
             x0 = ordinary(x0)
             if self.needs_gradient:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from credibly.errors import InvalidArgumentError, MissingExtraError
 from credibly.evaluate.attacks.base import Attack, Task
+from credibly.evaluate.attacks.box import Box, apart, ends, outer
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import differentiable, losses_only
@@ -68,7 +69,7 @@ class TransferAPGD(Attack):
         self, task: Task, predict: Callable[[Tensor], Tensor], loss: str, towards: Tensor | None
     ) -> Tensor:
         """One run from the sample's own random start, in the unit box that the library wants."""
-        low, high = self.bounds or (0.0, 1.0)
+        low, high = outer(self.bounds or (0.0, 1.0))
         kind = "Linf" if self.norm == "linf" else "L2"
         library = _library()
         attack = library.APGDAttack_targeted(
@@ -105,12 +106,19 @@ def _defined(kind: str, classes: int) -> str:
     return "ce-targeted" if kind == "ce" or classes < 4 else kind
 
 
-def _in_unit_box(clf: Classifier, bounds: tuple[float, float]) -> Callable[[Tensor], Tensor]:
-    low, high = bounds
+def _in_unit_box(clf: Classifier, bounds: Box) -> Callable[[Tensor], Tensor]:
+    """The model on the unit box that the library wants, one scale for all features.
+
+    Channels with bounds of their own are clamped here, as the projection at the end does: what the
+    library judges is what is returned, and it sees no slope where nothing can be gained.
+    """
+    low, high = outer(bounds)
+    own = apart(bounds)
 
     def predict(z: Tensor) -> Tensor:
         with differentiable(clf):
-            outputs = clf.logits(low + (high - low) * z)
+            x = low + (high - low) * z
+            outputs = clf.logits(x.clamp(*ends(bounds, x)) if own else x)
             return clf.loss.two_classes(outputs) if outputs.shape[1] == 1 else outputs
 
     return predict
