@@ -11,6 +11,7 @@ from typing import Any, Literal
 from experiments.paper import settings
 from experiments.paper.cache import say
 from experiments.paper.files import read_json, write_json
+from experiments.paper.knowing import NOT_RUN, label
 
 RULE = (
     "A claim is one or more statements that a number lies in a region: a bound of the paper, or "
@@ -80,6 +81,8 @@ class Claim:
     words: str
     number: str
     readings: Mapping[str, Sequence[Statement]]
+    adaptive: Mapping[str, Any] | None = None
+    """For claims of robustness: space -> accuracy that attackers who know leave, or None."""
 
     def record(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -92,7 +95,7 @@ class Claim:
                 name: {"is": judged(found), "statements": [s.record() for s in found]}
                 for name, found in self.readings.items()
             },
-        }
+        } | ({} if self.adaptive is None else {"adaptive": dict(self.adaptive)})
 
 
 def judged(statements: Sequence[Statement]) -> Reading:
@@ -146,7 +149,10 @@ def markdown(found: Sequence[Mapping[str, Any]], scale: str) -> str:
     lines = [f"Scale: {scale}.", "", "| claim | paper | measured | verdict |", "|---|---|---|---|"]
     for claim in found:
         cells = "<br>".join(
-            f"{name}: {_cell(reading)}" for name, reading in claim["readings"].items()
+            [
+                *(f"{name}: {_cell(reading)}" for name, reading in claim["readings"].items()),
+                *(_known(space, row) for space, row in claim.get("adaptive", {}).items()),
+            ]
         )
         lines.append(
             f"| {_safe(claim['words'])} | {claim['paper']} | {_safe(cells) or 'not measured'} "
@@ -163,6 +169,14 @@ def _safe(text: str) -> str:
 def _cell(reading: Mapping[str, Any]) -> str:
     parts = [f"{s['what']} {_words(s['value'])} ({s['is']})" for s in reading["statements"]]
     return f"{'; '.join(parts)} → {reading['is']}"
+
+
+def _known(space: str, row: Mapping[str, Any] | None) -> str:
+    """What attackers who know leave, beside what the paper's attack leaves."""
+    if row is None:
+        return f"{space}, {NOT_RUN} and eps"
+    words = _words(row["accuracy"])
+    return f"{space}, {label([row])}: c+ keeps {words} of {row['images']} images"
 
 
 def _words(value: Value) -> str:

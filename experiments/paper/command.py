@@ -14,10 +14,11 @@ import torch
 
 import credibly as cr
 from credibly.errors import CrediblyError
-from experiments.paper import claims, settings
+from experiments.paper import claims, knowing, settings
 from experiments.paper.cache import Cache, say
 from experiments.paper.files import read_json, write_json
 from experiments.paper.kinds import measured
+from experiments.paper.knowing import Table
 from experiments.paper.settings import SPACES, Figure
 from experiments.paper.world import World
 
@@ -45,10 +46,11 @@ def run(given: argparse.Namespace) -> int:
         given.device,
     )
     cache = Cache(given.cache, stamp(given.device))
+    tables = knowing.read_tables(knowing.found_files(given.adaptive))
     skipped = []
     for name in given.figure or settings.names():
         figure = settings.load(name, small=given.small)
-        if not make_figure(world, cache, figure, given):
+        if not make_figure(world, cache, figure, given, tables):
             skipped.append(name)
     claims.write(given.out)
     if skipped:
@@ -56,7 +58,13 @@ def run(given: argparse.Namespace) -> int:
     return 1 if skipped and given.figure else 0
 
 
-def make_figure(world: World, cache: Cache, figure: Figure, given: argparse.Namespace) -> bool:
+def make_figure(
+    world: World,
+    cache: Cache,
+    figure: Figure,
+    given: argparse.Namespace,
+    tables: Sequence[Table] = (),
+) -> bool:
     """One figure; false where something it needs is missing, with a line saying what."""
     begin = time.perf_counter()
     missing = [name for name in figure.networks if not world.has(name)]
@@ -75,7 +83,7 @@ def make_figure(world: World, cache: Cache, figure: Figure, given: argparse.Name
     if set(chosen) != set(figure.spaces):
         say(f"{figure.name}: {', '.join(chosen)} only, so the cache is filled and nothing written")
         return True
-    record = assembled(figure, found, world, small=given.small)
+    record = assembled(figure, found, world, tables, small=given.small)
     changed = write_json(given.out / f"{figure.name}.json", record)
     if changed or not all((given.out / f"{figure.name}{end}").exists() for end in PICTURES):
         draw_all(given.out, [figure.name])
@@ -84,13 +92,23 @@ def make_figure(world: World, cache: Cache, figure: Figure, given: argparse.Name
 
 
 def assembled(
-    figure: Figure, found: dict[str, Any], world: World, *, small: bool
+    figure: Figure,
+    found: dict[str, Any],
+    world: World,
+    tables: Sequence[Table] = (),
+    *,
+    small: bool,
 ) -> dict[str, Any]:
     """All there is to know of a figure, without a word about where it was made."""
     cost: dict[str, list[float]] = {}
     for facts in found.values():
         cost |= facts["cost"]
     stamps = sorted({json.dumps(s, sort_keys=True) for f in found.values() for s in f["stamps"]})
+    results = {space: facts["numbers"] for space, facts in found.items()}
+    if figure.kind in knowing.KINDS:
+        (network,) = figure.networks
+        sha256 = world.network_sha256(network)
+        results["adaptive"] = knowing.beside(tables, figure, sha256)
     return {
         "figure": figure.name,
         "kind": figure.kind,
@@ -101,7 +119,7 @@ def assembled(
         "made_with": [json.loads(text) for text in stamps],
         "seconds": round(sum(seconds for seconds, _ in cost.values()), 1),
         "passes": round(sum(passes for _, passes in cost.values())),
-        "results": {space: facts["numbers"] for space, facts in found.items()},
+        "results": results,
     }
 
 
@@ -148,5 +166,8 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--cache", type=Path, default=Path(".cache/paper"))
     parser.add_argument("--out", type=Path, default=Path("results/paper"))
+    parser.add_argument("--adaptive", type=Path, nargs="*", metavar="FOLDER_OR_FILE",
+                        help="tables of experiments.adaptive to set beside the figures; default "
+                        f"results/{knowing.PATTERN}")  # fmt: skip
     parser.add_argument("--draw", action="store_true", help="only draw, from the JSON in --out")
     return parser.parse_args(arguments)

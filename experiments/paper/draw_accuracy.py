@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly.report import style
+from experiments.paper.knowing import images_in_words, label, notes, of_space, spaces
 from experiments.paper.measures import GRID
 
 if TYPE_CHECKING:
@@ -25,21 +26,29 @@ def condition_name(condition: str) -> str:
     return condition if condition == "clean" else f"ε = {condition}"
 
 
-def _legend(figure: Figure, axes: Axes, *, columns: int = 0) -> None:
-    """One legend under all panels; with `columns`, its entries run along the rows."""
-    handles, labels = axes.get_legend_handles_labels()
+def _legend(figure: Figure, axes: list[Axes], *, columns: int = 0, note: str = "") -> None:
+    """One legend under all panels; with `columns`, its entries run along the rows.
+
+    A note stands above the entries, in small print.
+    """
+    entries: dict[str, Any] = {}
+    for panel in axes:
+        for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
+            entries.setdefault(name, handle)
+    handles, labels = list(entries.values()), list(entries)
     order = list(range(len(handles)))
     if columns:
         order = [place for first in range(columns) for place in order[first::columns]]
     figure.legend(
         [handles[k] for k in order], [labels[k] for k in order], loc="outside lower center",
         ncols=columns or 4, fontsize=8, frameon=False, labelcolor=style.INK,
+        title=note or None, title_fontsize=7.5,
     )  # fmt: skip
 
 
 def filtering(record: Record) -> tuple[Figure, str]:
     """One row a space, one column a classifier; bands are the range over restarts."""
-    results = record["results"]
+    results = spaces(record)
     rows = len(results)
     figure, axes = style.panels(2, rows=rows, width=9.4, height=3.1 * rows + 1.0)
     words = []
@@ -53,7 +62,7 @@ def filtering(record: Record) -> tuple[Figure, str]:
             panel.set_xlim(0, 100)
             panel.set_ylim(-2, 102)
         words.append(_regain_words(space, next(iter(sets.values()))))
-    _legend(figure, axes[0], columns=len(conditions))
+    _legend(figure, axes[:1], columns=len(conditions), note=notes(record))
     return figure, "\n".join(words)
 
 
@@ -91,8 +100,8 @@ def _regain_words(space: str, conditions: Mapping[str, Any]) -> str:
 
 def accuracy(record: Record) -> tuple[Figure, str]:
     """Bars of both classifiers, whiskers over restarts, and the worst case of each image."""
-    results = record["results"]
-    figure, axes = style.panels(len(results), width=9.4, height=4.2)
+    results = spaces(record)
+    figure, axes = style.panels(len(results), width=9.4, height=4.6)
     words = []
     for panel, (space, sets) in zip(axes, results.items(), strict=True):
         names = list(sets)
@@ -110,12 +119,13 @@ def accuracy(record: Record) -> tuple[Figure, str]:
             for x, mean, top in zip(at, means, tops, strict=True):
                 panel.annotate(f"{mean:.1f}", (x, top), (0, 5), textcoords="offset points",
                                ha="center", fontsize=7, color=style.INK)  # fmt: skip
+        _knowing(panel, record, space, list(conditions))
         style.tidy(panel, title=f"{space} ({names[0]})", y="accuracy (%)")
         panel.set_xticks(places, [condition_name(c) for c in conditions])
         panel.set_ylim(0, 107)
         panel.set_yticks(range(0, 101, 20))
         words.append(_drop_words(space, conditions))
-    _legend(figure, axes[0])
+    _legend(figure, axes, columns=3, note=notes(record))
     return figure, "\n".join(words)
 
 
@@ -131,6 +141,21 @@ def _bars(panel: Axes, at: np.ndarray, numbers: list[Any], which: str, name: str
     panel.plot(at, worst, "_", ms=15, mew=2, color="#b3261e", ls="none", label=label)
     tops: np.ndarray = np.maximum(means, ends[1])
     return tops
+
+
+def _knowing(panel: Axes, record: Record, space: str, conditions: list[str]) -> None:
+    """What attackers who know leave of the profile's accuracy, right of its bars."""
+    known = {eps: row for eps, row in of_space(record, space).items() if row is not None}
+    if not known:
+        return
+    at = [conditions.index(eps) + 0.47 for eps in known]
+    middle, low, high = (
+        np.array([100 * row["accuracy"][end] for row in known.values()]) for end in range(3)
+    )
+    some = list(known.values())
+    panel.errorbar(at, middle, yerr=[middle - low, high - middle], fmt="X", ms=7, capsize=3, lw=1.2,
+                   color="#6b2d8c", label=f"{label(some)}, {images_in_words(some)}",
+                   clip_on=False, zorder=5)  # fmt: skip
 
 
 def _drop_words(space: str, conditions: Mapping[str, Any]) -> str:
@@ -169,7 +194,7 @@ def readings(record: Record) -> tuple[Figure, str]:
             f"{space.capitalize()}: nearest to the paper is {best['name']}, "
             f"{100 * best['distance']:.1f} points away."
         )
-    _legend(figure, axes[0])
+    _legend(figure, axes[:1])
     return figure, "\n".join(words)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.paper.claims import Claim, Statement, Value
+from experiments.paper.knowing import of_space, spaces
 from experiments.paper.measures import GRID
 
 Records = Mapping[str, Mapping[str, Any]]
@@ -124,13 +125,15 @@ def cifar10_claims(records: Records) -> list[Claim]:
         Claim("discriminates, CIFAR-10", "CIFAR-10: c+ tells certain from uncertain, smoothly, as "
               "softmax cannot", "yes", _readings(record, _discriminates)),
         Claim("drops at .01", "eps .01: accuracy lost by softmax and by c+ (± 5 points)",
-              "almost 78, 17 points", _readings(record, _drops)),
+              "almost 78, 17 points", _readings(record, _drops), _known(record, 0)),
         Claim("left at .03", "eps .03: softmax has at most one of 1000 right in half of the "
-              "restarts, c+ stays above 23 %", "≤ 1, > 23 %", _readings(record, _left)),
+              "restarts, c+ stays above 23 %", "≤ 1, > 23 %", _readings(record, _left),
+              _known(record, -1)),
         Claim("no help from filtering", "eps .03: filtering by softmax does not help (at most 5 "
-              "points at coverages from 10 %)", "no", _readings(record, _no_help)),
+              "points at coverages from 10 %)", "no", _readings(record, _no_help),
+              _known(record, -1)),
         Claim("given up at .01", "eps .01: coverage softmax gives up to reach c+ at full coverage",
-              "over 70 %", _readings(record, _over_70)),
+              "over 70 %", _readings(record, _over_70), _known(record, 0)),
     ]  # fmt: skip
 
 
@@ -145,9 +148,10 @@ def fashion_mnist_claims(records: Records) -> list[Claim]:
         Claim("regains", "Fashion-MNIST: coverage at which the c+ filter has the model's accuracy "
               "(± 10 points)", "about 80 %", _readings(record, _regains)),
         Claim("softmax drops", "Fashion-MNIST, weakest attack: accuracy softmax loses (± 5 "
-              "points)", "almost 60 points", _readings(record, _drops_60)),
+              "points)", "almost 60 points", _readings(record, _drops_60), _known(record, 0)),
         Claim("given up, Fashion-MNIST", "Fashion-MNIST, weakest attack: coverage softmax gives "
-              "up to reach c+ (± 10 points)", "about 40 %", _readings(record, _about_40)),
+              "up to reach c+ (± 10 points)", "about 40 %", _readings(record, _about_40),
+              _known(record, 0)),
     ]  # fmt: skip
 
 
@@ -158,9 +162,16 @@ def _readings(
         return {}
     return {
         f"{space}, {name}": make(conditions)
-        for space, sets in record["results"].items()
+        for space, sets in spaces(record).items()
         for name, conditions in sets.items()
     }
+
+
+def _known(record: Found | None, place: int) -> dict[str, Any]:
+    """Space -> what attackers who know leave at the weakest (0) or strongest (-1) eps."""
+    if record is None:
+        return {}
+    return {space: list(of_space(record, space).values())[place] for space in spaces(record)}
 
 
 def _weakest(conditions: Found) -> Any:

@@ -62,7 +62,8 @@ def test_every_figure_becomes_numbers_and_pictures(made):
     for name in settings.names():
         record = json.loads((made / "out" / f"{name}.json").read_text())
         assert record["figure"] == name
-        assert set(record["results"]) == {"pixel", "normalised"}
+        assert set(record["results"]) - {"adaptive"} == {"pixel", "normalised"}
+        assert ("adaptive" in record["results"]) == (record["kind"] in ("accuracy", "filtering"))
         assert record["passes"] > 0
         assert record["seconds"] > 0
         assert {"python", "torch", "credibly", "device"} == set(record["made_with"][0])
@@ -248,6 +249,7 @@ def test_missing_inputs_say_what_to_pass(tmp_path):
         ({"spaces": ["polar"]}, InvalidArgumentError, "pixel or normalised"),
         ({"solver": {"name": "magic"}}, InvalidArgumentError, "hybrid"),
         ({"kind": "pie"}, InvalidArgumentError, "compromise"),
+        ({"attack_precision": "float8"}, InvalidArgumentError, "float32 or bfloat16"),
     ],
 )
 def test_wrong_settings_are_refused(change, error, words):
@@ -271,3 +273,24 @@ def test_the_papers_own_settings_are_in_the_files():
             settings.load(f"{kind}-{pair}").record() for kind in ("filtering", "accuracy")
         )
         assert {k for k in left if left[k] != right[k]} == {"name", "kind"}
+
+
+@pytest.mark.usefixtures("tiny_settings")
+def test_an_adaptive_table_is_joined_without_computing_anything(made, tmp_path, capsys):
+    numbers = {"rate": 0.75, "low": 0.6, "high": 0.9}
+    names = [f"attack (A{n})" for n in range(9)]
+    block = {"system": "B", "norm": "linf", "images": 40, "worst": {"0.02": numbers},
+             "attacks": {name: {"0.02": numbers} for name in names}}  # fmt: skip
+    record = {"network_sha256": World().network_sha256("embedded"), "space": "normalised",
+              "gamma": 200.0, "systems": {"solver": "Hybrid"}, "tables": [block]}  # fmt: skip
+    (tmp_path / "adaptive-one.json").write_text(json.dumps(record))
+    name, more = "accuracy-cifar10", ["--out", str(tmp_path), "--adaptive", str(tmp_path)]
+    assert command.main([*arguments(made), *more, "--figure", name]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert not [line for line in lines if re.match(r" *[\d.]+ s  ", line)]
+    results = json.loads((tmp_path / f"{name}.json").read_text())["results"]
+    assert results["adaptive"]["normalised"]["0.02"]["accuracy"] == [0.25, 0.1, 0.4]
+    assert results["adaptive"]["pixel"] == {"0.02": None, "0.04": None}
+    assert (
+        "attacker who knows (worst of A0-A8), 40 images" in (tmp_path / f"{name}.svg").read_text()
+    )

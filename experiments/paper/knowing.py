@@ -1,0 +1,198 @@
+"""What attackers who know of the profile leave, beside the figures of attacks that do not.
+
+`python -m experiments.adaptive --tables FOLDER --json results/adaptive-NAME.json` writes the files
+that are read here. A table fits a figure if the network's SHA-256, the space, gamma and eps are the
+same. It is joined when a figure is put together; no cached stage depends on it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from credibly.errors import FileFormatError, InvalidArgumentError
+from experiments.paper.cache import say
+from experiments.paper.files import read_json
+from experiments.paper.measures import number
+from experiments.paper.settings import Figure
+
+PATTERN = "adaptive-*.json"
+KINDS = ("accuracy", "filtering")
+"""Figures with one network whose robustness they show."""
+
+KNOWING = frozenset({"A2", "A3", "A4", "A5"})
+"""Attacks without which nobody can say that the attacker knows."""
+
+NOT_RUN = "adaptive attacks: not run for this network"
+Numbers = Mapping[str, Any]
+Beside = Mapping[str, Mapping[str, Numbers | None]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The most credible class (system B) under all attacks, from one file.
+
+    Attributes:
+        file: name of the file.
+        network: the SHA-256 of the network.
+        space: units of gamma and eps.
+        gamma: of the deployed profile.
+        solver: of the deployed profile, in words.
+        images: how many were attacked.
+        worst: eps -> share of images that any attack breaks, with an interval.
+        attacks: eps -> numbers of the attacks that were run ('A0' to 'A8').
+    """
+
+    file: str
+    network: str
+    space: str
+    gamma: float
+    solver: str
+    images: int
+    worst: Mapping[str, Mapping[str, float]]
+    attacks: Mapping[str, Sequence[str]]
+
+    def fits(self, network: str, space: str, gamma: float, eps: str) -> bool:
+        """Whether it was made in the same reading, by attacks that know."""
+        same = (self.network, self.space) == (network, space) and eps in self.worst
+        return same and math.isclose(self.gamma, gamma) and set(self.attacks[eps]) >= KNOWING
+
+    def left(self, eps: str) -> Numbers:
+        """The accuracy that is left, with its interval and what it rests on."""
+        worst = self.worst[eps]
+        return {
+            "accuracy": [number(1 - worst[end]) for end in ("rate", "high", "low")],
+            "images": self.images,
+            "attacks": list(self.attacks[eps]),
+            "solver": self.solver,
+            "file": self.file,
+        }
+
+
+def found_files(given: Sequence[Path] | None, default: Path = Path("results")) -> list[Path]:
+    """The files that were named, those in the folders that were named, or the default ones."""
+    found: list[Path] = []
+    for path in [default] if given is None else given:
+        if not path.exists() and given is not None:
+            raise InvalidArgumentError(
+                "adaptive", expected="files or folders", came=str(path), remedy="Check the name."
+            )
+        found += sorted(path.glob(PATTERN)) if path.is_dir() else [path] * path.exists()
+    return found
+
+
+def read_tables(paths: Sequence[Path]) -> list[Table]:
+    """Every table that says of which network and space it is; a line for each file without."""
+    found: list[Table] = []
+    for path in paths:
+        try:
+            record = read_json(path)
+        except FileFormatError:
+            say(f"{path.name} is no JSON: ignored")
+            continue
+        named = isinstance(record, dict) and record.get("network_sha256") and record.get("space")
+        if not named:
+            say(
+                f"{path.name} does not name its network's SHA-256 and space (older format): ignored"
+            )
+            continue
+        try:
+            found += [
+                _table(path.name, record, table)
+                for table in record["tables"]
+                if (table["system"], table["norm"]) == ("B", "linf")
+            ]
+        except (KeyError, TypeError, ValueError) as error:
+            say(f"{path.name} is no adaptive table ({type(error).__name__}: {error}): ignored")
+    return found
+
+
+def _table(file: str, record: Mapping[str, Any], table: Mapping[str, Any]) -> Table:
+    attacks: dict[str, list[str]] = {}
+    for eps in table["worst"]:
+        run = [name for name, row in table["attacks"].items() if row.get(eps) is not None]
+        attacks[eps] = sorted({kind for name in run for kind in re.findall(r"A\d", name)})
+        if missing := sorted(KNOWING - set(attacks[eps])):
+            say(f"{file}, eps {eps}: {', '.join(missing)} not run, so it is left out")
+    return Table(
+        file,
+        record["network_sha256"],
+        record["space"],
+        float(record["gamma"]),
+        record["systems"]["solver"],
+        int(table["images"]),
+        {eps: {end: float(row[end]) for end in ("rate", "low", "high")}
+         for eps, row in table["worst"].items()},
+        attacks,
+    )  # fmt: skip
+
+
+def beside(tables: Sequence[Table], figure: Figure, network: str) -> Beside:
+    """Space -> eps -> what is left, None where nothing was run; of several the largest run."""
+    found: dict[str, dict[str, Numbers | None]] = {}
+    for space in figure.spaces:
+        for eps in (f"{value:g}" for value in figure.eps):
+            fit = [t for t in tables if t.fits(network, space, figure.gammas[0], eps)]
+            best = max(fit, key=lambda t: (t.images, t.worst[eps]["rate"]), default=None)
+            found.setdefault(space, {})[eps] = None if best is None else best.left(eps)
+    return found
+
+
+def spaces(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The results of a figure by space, without those of attackers who know."""
+    return {name: numbers for name, numbers in record["results"].items() if name != "adaptive"}
+
+
+def of_space(record: Mapping[str, Any], space: str) -> Mapping[str, Numbers | None]:
+    """By eps what attackers who know leave; None where nothing was run."""
+    known: Mapping[str, Numbers | None] = record["results"].get("adaptive", {}).get(space, {})
+    return {eps: known.get(eps) for eps in (f"{e:g}" for e in record["settings"]["eps"])}
+
+
+def attacks_in_words(rows: Sequence[Numbers]) -> str:
+    """The attacks that all rows rest on, such as 'A0-A8' or 'A0, A2-A8'."""
+    common = sorted(set.intersection(*(set(row["attacks"]) for row in rows)))
+    runs: list[list[int]] = []
+    for place in (int(name[1:]) for name in common):
+        if runs and runs[-1][-1] == place - 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return ", ".join(f"A{r[0]}" + f"-A{r[-1]}" * (len(r) > 1) for r in runs)
+
+
+def label(rows: Sequence[Numbers]) -> str:
+    """What the numbers are, for a legend."""
+    return f"attacker who knows (worst of {attacks_in_words(rows)})"
+
+
+def images_in_words(rows: Sequence[Numbers]) -> str:
+    """'100 images', or a range."""
+    counts = sorted({row["images"] for row in rows})
+    return f"{'-'.join(str(c) for c in dict.fromkeys((counts[0], counts[-1])))} images"
+
+
+def notes(record: Mapping[str, Any]) -> str:
+    """A line a space: what is left of the profile's accuracy, or that nothing was run."""
+    every = {space: of_space(record, space) for space in spaces(record)}
+    if not any(row for rows in every.values() for row in rows.values()):
+        return NOT_RUN
+    return "\n".join(_note(space, rows) for space, rows in every.items())
+
+
+def _note(space: str, rows: Mapping[str, Numbers | None]) -> str:
+    known = {eps: row for eps, row in rows.items() if row is not None}
+    if not known:
+        return f"{space}: {NOT_RUN}"
+    parts = [
+        "{:.0f} % ({:.0f}-{:.0f}) at ε = {}".format(*(100 * v for v in row["accuracy"]), eps)
+        for eps, row in known.items()
+    ]
+    left = ", ".join(f"ε = {eps}" for eps in rows if eps not in known)
+    some = list(known.values())
+    text = f"{space}, {label(some)}, {images_in_words(some)}: c⁺ is right on {', '.join(parts)}"
+    return text + f"; not run at {left}" * bool(left)

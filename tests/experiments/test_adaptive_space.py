@@ -1,0 +1,151 @@
+"""The adaptive table in the space of normalised inputs, and of networks in files."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import credibly as cr
+from credibly.data.sample import load_sample
+from credibly.errors import InvalidArgumentError
+from experiments import adaptive, networks
+from experiments.adaptive_nearest import CarliniWagner, DeepFool
+from experiments.adaptive_work import Folder
+from experiments.paper.world import MEAN, STD, World, embedded
+
+EPS = 0.1
+SMALL = [
+    "--images", "3", "--radii", str(EPS), "--steps", "2", "--pgd-steps", "3", "--pgd-restarts", "2",
+    "--apgd-steps", "3", "--model-queries", "3", "--queries", "1", "--effort", "0.1",
+    "--gamma", "200", "--held-out-images", "8",
+]  # fmt: skip
+SOME = ["--systems", "B", "--no-sanity", "--attacks", "A", "deepfool"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("normalised")
+    path = out / "adaptive-embedded.json"
+    adaptive.main([*SMALL, *SOME, "--out", str(out), "--space", "normalised", "--json", str(path)])
+    return out, json.loads(path.read_text("utf-8"))
+
+
+def test_everything_found_is_the_image_of_pixels_and_near_in_its_own_units(finished):
+    out, _ = finished
+    x = (load_sample().images[:3] - MEAN) / STD
+    files = list((out / "inputs").glob("linf*.safetensors"))
+    assert {"apgd", "inverse", "pgd", "square"} <= {
+        word for path in files for word in re.findall("[a-z]+", path.stem)
+    }
+    for path in files:
+        (found,) = load_file(path).values()
+        assert float((found.double() - x.double()).abs().max()) <= EPS
+        assert float(found.min()) >= -MEAN / STD - 1e-6
+        assert float(found.max()) <= (1 - MEAN) / STD + 1e-6
+        assert float((found - x).abs().max()) > 0.3 * EPS  # more than eps in pixels would be
+
+
+def test_cells_and_the_json_say_which_reading_they_are_of(finished):
+    out, record = finished
+    cells = [json.loads(path.read_text("utf-8")) for path in (out / "cells").glob("*.json")]
+    assert {cell["settings"]["space"] for cell in cells} == {"normalised"}
+    assert {cell["system"] for cell in cells} == {"b", "B"}
+    assert record["network_sha256"] == World().network_sha256("embedded")
+    assert (record["space"], record["gamma"]) == ("normalised", 200.0)
+    tables = {table["system"]: table for table in record["tables"]}
+    for table in tables.values():
+        assert (table["norm"], table["radii"], table["images"]) == ("linf", [EPS], 3)
+        assert set(table["worst"]) == {f"{EPS:g}"}
+        worst = table["worst"][f"{EPS:g}"]
+        assert 0 <= worst["low"] <= worst["rate"] <= worst["high"] <= 1
+    assert {f"A{n}" for n in range(9)} == {
+        word for name in tables["B"]["attacks"] for word in re.findall(r"A\d", name)
+    }
+
+
+def test_the_most_credible_class_alone_needs_no_thresholds(finished):
+    out, record = finished
+    assert not (out / "systems.json").exists()
+    assert set(record["systems"]) == {"gamma", "solver"}
+
+
+def test_spaces_are_not_mixed_in_a_folder(finished, tmp_path):
+    out, _ = finished
+    with pytest.raises(InvalidArgumentError, match=r"space.*another folder"):
+        adaptive.main([*SMALL, *SOME, "--out", str(out)])
+    (tmp_path / "cells").mkdir()
+    for space in ("pixel", "normalised"):
+        cell = {"system": "B", "settings": {"space": space}}
+        (tmp_path / "cells" / f"{space}.json").write_text(json.dumps(cell), "utf-8")
+    with pytest.raises(InvalidArgumentError, match="cells of one space"):
+        adaptive.main(["--tables", str(tmp_path)])
+
+
+def test_the_nearest_input_is_the_same_point_in_both_spaces():
+    trained, sample = embedded("embedded", "cpu"), load_sample()
+    x, labels = sample.images[:3], sample.labels[:3]
+    pixels = DeepFool()(cr.Classifier(trained.in_space("pixel")), x, labels)
+    clf, moved = cr.Classifier(trained.in_space("normalised")), trained.to_space("normalised", x)
+    box = trained.box("normalised")
+    found = DeepFool(bounds=box)(clf, moved, labels)
+    torch.testing.assert_close(found * STD + MEAN, pixels, rtol=0, atol=2e-3)
+    nearest = CarliniWagner(steps=30, searches=2, bounds=box)(clf, moved, labels)
+    assert box[0][0] <= float(nearest.min()) <= float(nearest.max()) <= box[1][0]
+    assert bool((nearest != moved).any())
+
+
+def saved(path, mean, std, channels=1):
+    torch.manual_seed(0)
+    net = networks.build("resnet18, max-pool", channels=channels, classes=10)
+    facts = {"arch": "resnet18, max-pool", "mean": mean, "std": std}
+    networks.save(path, net, facts)
+    return path
+
+
+def test_grey_images_of_a_file_are_attacked_without_held_out_ones(tmp_path):
+    model = saved(tmp_path / "fashion.safetensors", "0.286", "0.353")
+    random = np.random.default_rng(0)
+    test = tmp_path / "test.npz"
+    images = random.integers(0, 256, (4, 28, 28), dtype=np.uint8)
+    np.savez(test, images=images, labels=np.arange(4, dtype=np.uint8))
+    given = ["--model", str(model), "--test", str(test), "--space", "normalised", "--radii", "0.01",
+             "0.02", "--attacks", "pgd (A0)", "--systems", "B", "--no-sanity", "--out",
+             str(tmp_path / "out"), "--images", "2", "--pgd-steps", "2", "--pgd-restarts", "1",
+             "--gamma", "200", "--effort", "0.1"]  # fmt: skip
+    adaptive.main(given)
+    cells = [json.loads(p.read_text("utf-8")) for p in (tmp_path / "out" / "cells").glob("B-linf*")]
+    assert {cell["eps"]: cell["settings"]["step_size"] for cell in cells} == {
+        0.01: 0.005, 0.02: 0.01,
+    }  # fmt: skip
+    with pytest.raises(InvalidArgumentError, match="--data FOLDER"):
+        adaptive.main([*given, "--systems", "T"])
+
+
+def test_another_network_sees_the_pixels_whatever_its_own_statistics(tmp_path):
+    model = saved(tmp_path / "one.safetensors", "0.5,0.4,0.3", "0.2,0.3,0.25", 3)
+    other = saved(tmp_path / "other.safetensors", "0.1,0.2,0.6", "0.5,0.1,0.3", 3)
+    pixels = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    trained = networks.load(model)
+    known = networks.load(other).net(pixels)
+    for space in ("pixel", "normalised"):
+        given = adaptive.parsed(
+            ["--out", "x", "--space", space, "--model", str(model), "--transfer-model", str(other)]
+        )
+        found = adaptive._other(given, trained).logits(trained.to_space(space, pixels))
+        torch.testing.assert_close(found, known, rtol=1e-4, atol=1e-4)
+    low, high = trained.box("normalised")
+    for pixel, ends in ((0.0, low), (1.0, high)):
+        flat = trained.to_space("normalised", torch.full((1, 3, 2, 2), pixel))
+        assert flat[0, :, 0, 0].tolist() == list(ends)
+
+
+def test_a_folder_keeps_one_gamma(tmp_path):
+    folder = Folder(tmp_path, tmp_path)
+    folder.prepare()
+    given = adaptive.parsed(["--out", str(tmp_path), "--gamma", "50", "--effort", "0.1"])
+    subject = adaptive.prepare(given, folder)
+    assert {subject.systems[k].gamma for k in "BAT"} == {50.0}
+    assert json.loads((tmp_path / "systems.json").read_text("utf-8"))["gamma"] == 50.0
