@@ -188,10 +188,10 @@ def _note(space: str, rows: Mapping[str, Numbers | None]) -> str:
     known = {eps: row for eps, row in rows.items() if row is not None}
     if not known:
         return f"{space}: {NOT_RUN}"
-    parts = [
-        "{:.0f} % ({:.0f}-{:.0f}) at ε = {}".format(*(100 * v for v in row["accuracy"]), eps)
-        for eps, row in known.items()
-    ]
+    parts = []
+    for eps, row in known.items():
+        middle, low, high = (100 * value for value in row["accuracy"])
+        parts.append(f"{middle:.0f} % ({low:.0f}-{high:.0f}) at ε = {eps}")
     left = ", ".join(f"ε = {eps}" for eps in rows if eps not in known)
     some = list(known.values())
     text = f"{space}, {label(some)}, {images_in_words(some)}: c⁺ is right on {', '.join(parts)}"
