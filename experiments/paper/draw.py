@@ -100,9 +100,12 @@ def profiles(record: Record) -> tuple[Figure, str]:
             kept, change = numbers["class kept"][0], numbers["normalised change"][0]
             title = f"c⁺, {space}: kept {100 * kept:.0f} %, change {change:.2f}"
             _profile_panel(panel, numbers, "after", title)
-            facts.append(f"{100 * kept:.0f} % and {change:.2f} ({space})")
+            facts.append(f"{100 * kept:.0f} % and by {change:.2f} ({space})")
         _profile_panel(line[0], numbers, "before", f"{_short(network)}, c₀ ({size})")
-        words.append(f"{_short(network)}: class kept, mean change: {'; '.join(facts)}.")
+        words.append(
+            f"{_short(network)} keeps the class of so many images, and sorted profiles change by "
+            f"so much in the mean: {'; '.join(facts)}."
+        )
         line[0].set_ylabel("normalised credibility", fontsize=9, color=style.INK)
     for panel in axes[-columns:]:
         panel.set_xlabel("rank of the class", fontsize=9, color=style.INK)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Record = Mapping[str, Any]
 ATTACKED = ("#e8a33d", "#d1603d", "#8c2d3f")
 NAMES = {"softmax": "softmax", "profile": "profile c⁺"}
+DASHED = (0, (3, 2))
 COLOURS = {"softmax": style.SOFTMAX, "profile": style.PROFILE}
 
 
@@ -55,29 +56,28 @@ def filtering(record: Record) -> tuple[Figure, str]:
     for row, (space, sets) in enumerate(results.items()):
         for column, which in enumerate(NAMES):
             panel = axes[2 * row + column]
-            for place, (name, conditions) in enumerate(sets.items()):
-                _curves(panel, conditions, which, name, first=place == 0)
+            for place, conditions in enumerate(sets.values()):
+                _curves(panel, conditions, which, first=place == 0)
             style.tidy(panel, title=f"{NAMES[which]}, {space}", x="coverage (%)",
                        y="filtered accuracy (%)")  # fmt: skip
             panel.set_xlim(0, 100)
             panel.set_ylim(-2, 102)
         words.append(_regain_words(space, next(iter(sets.values()))))
-    _legend(figure, axes[:1], columns=len(conditions), note=notes(record))
+    for place, name in enumerate(sets):
+        dashes = "-" if place == 0 else DASHED
+        axes[0].plot([], [], color=style.QUIET, lw=1.6, ls=dashes, label=name)
+    _legend(figure, axes[:1], columns=max(3, len(conditions)), note=notes(record))
     return figure, "\n".join(words)
 
 
-def _curves(
-    panel: Axes, conditions: Mapping[str, Any], which: str, name: str, *, first: bool
-) -> None:
+def _curves(panel: Axes, conditions: Mapping[str, Any], which: str, *, first: bool) -> None:
     grid = 100 * np.array(GRID)
     for place, (condition, numbers) in enumerate(conditions.items()):
         colour = style.INK if condition == "clean" else ATTACKED[(place - 1) % 3]
         values = {k: 100 * np.array(numbers[which][k]) for k in ("mean", "least", "most")}
-        label = f"{condition_name(condition)} ({name})"
-        panel.plot(
-            grid, values["mean"], color=colour, lw=1.6, ls="-" if first else (0, (3, 2)),
-            label=label,
-        )  # fmt: skip
+        label = condition_name(condition) if first else None
+        dashes = "-" if first else DASHED
+        panel.plot(grid, values["mean"], color=colour, lw=1.6, ls=dashes, label=label)
         if first:
             panel.fill_between(
                 grid, values["least"], values["most"], color=colour, alpha=0.22, lw=0
