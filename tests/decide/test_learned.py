@@ -61,6 +61,12 @@ def test_scores_survive_their_json(profile):
         assert torch.equal(again(profile), score(profile))
 
 
+def test_the_first_version_of_a_two_sided_score_is_still_read(profile):
+    old = {"kind": "two-sided", "name": "shift", "centre": 1.5, "spread": 2.0}
+    expected = -(scores.shift(profile) - 1.5).abs() / 2.0
+    assert torch.equal(score_from_json(old)(profile), expected)
+
+
 def test_a_score_without_spread_is_taken_as_it_is(profile):
     one = profile[0]
     for score in (cr.failure_score(one), cr.tamper_score(one)):

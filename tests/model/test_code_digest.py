@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -136,3 +137,38 @@ def test_a_name_that_has_no_value_yet():
 
     before, after, _ = outer()
     assert before != after
+
+
+class Listed(torch.nn.Module):
+    """As normalisations of images are often written: numbers in lists, used by a helper."""
+
+    def __init__(self, mean):
+        super().__init__()
+        self.mean = mean
+
+    def forward(self, x):
+        return x - torch.as_tensor(self.mean)
+
+
+@dataclass(slots=True)
+class Slotted:
+    mean: float
+
+    def __call__(self, x):
+        return x - self.mean
+
+
+@pytest.mark.parametrize("made_of", [lambda v: Listed([v]), lambda v: Listed({"r": v}),
+                                     lambda v: Listed(torch.tensor([v])),
+                                     lambda v: Listed(np.array([v])), Slotted])  # fmt: skip
+def test_values_count_wherever_they_are_kept(made_of):
+    first, again, other = (digest_of_callable(made_of(v)) for v in (0.5, 0.5, 0.25))
+    assert first == again != other
+
+
+def test_every_method_of_an_object_counts():
+    first, second = (
+        type("Maker", (), {"__call__": lambda s, x: s.helped(x), "helped": helper})()
+        for helper in (lambda _, x: x + 1, lambda _, x: x + 2)
+    )
+    assert digest_of_callable(first) != digest_of_callable(second)

@@ -132,7 +132,7 @@ def spread_of(values: Tensor) -> float:
 def failure_score(profile: Profile) -> Balanced:
     """The default for "is this class wrong?": softmax, and half as much what survives at x+.
 
-    Chosen on held-out training images (docs/scores.md): the sum ranks errors as well as either
+    Confirmed on held-out training images (docs/scores.md): the sum ranks errors as well as either
     part on clean and damaged images, and much better than softmax on images that were attacked a
     little.
     """
@@ -166,6 +166,9 @@ def score_from_json(content: Mapping[str, Any]) -> TrustScore:
     kind = content.get("kind")
     if kind == "plain":
         return Plain(str(content["name"]))
+    if kind == "two-sided" and "name" in content:  # as the first version of it was written
+        content = {"names": [content["name"]], "centres": [content["centre"]],
+                   "spreads": [content["spread"]]}  # fmt: skip
     if kind in ("two-sided", "balanced"):
         other, made = ("centres", TwoSided) if kind == "two-sided" else ("shares", Balanced)
         names = tuple(Plain(str(name)).name for name in content["names"])

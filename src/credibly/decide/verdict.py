@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
 
 from credibly.decide import thresholds
-from credibly.decide.learned import TrustScore, failure_score, outlier_score, score_from_json
+from credibly.decide.learned import (
+    TrustScore,
+    failure_score,
+    outlier_score,
+    score_from_json,
+    tamper_score,
+)
 from credibly.decide.records import (
     UNREADABLE,
     check_own_profile,
@@ -21,7 +28,7 @@ from credibly.decide.records import (
 from credibly.errors import FileFormatError, InvalidArgumentError
 from credibly.profile.profile import Profile, Settings
 
-FORMAT, FORMAT_VERSION = "credibly.judge", 1
+FORMAT, FORMAT_VERSION = "credibly.judge", 2
 
 
 class Verdict(Enum):
@@ -47,8 +54,8 @@ _ADVICE = {
         "damaged, or on the border of several. Look at where it comes from."
     ),
     Verdict.TAMPERED: (
-        "The model is surer of it than of almost any ordinary input, and gives that up at once: "
-        "typical of an attack that maximises confidence. Look at where it comes from."
+        "The model is surer or less sure of it than of almost any ordinary input, or gives that up "
+        "at another price: typical of attacks. Look at where it comes from."
     ),
     Verdict.NO_PROFILE: "It could not be solved; profile.status says why.",
 }
@@ -56,22 +63,16 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class Judge:
-    """Three thresholds on two scores of one solve, learned from ordinary inputs without labels.
+    """Three scores of one solve with a threshold each, learned from ordinary inputs without labels.
 
     Attributes:
-        failure: the score of "is this class wrong?".
-        belonging: the score of "does it belong?", too small for outliers, too large for tampering.
-        least_failure: below it the class is likely wrong.
-        low: below it an input is an outlier.
-        high: above it an input was tampered with.
+        scores: for "is this class wrong?", "does it not belong?" and "was it tampered with?".
+        thresholds: below it the class is likely wrong, the input an outlier, or tampered with.
         settings: those of the profiles it was learned from; others are refused.
     """
 
-    failure: TrustScore
-    belonging: TrustScore
-    least_failure: float
-    low: float
-    high: float
+    scores: tuple[TrustScore, TrustScore, TrustScore]
+    thresholds: tuple[float, float, float]
     settings: Settings
 
     @classmethod
@@ -83,10 +84,10 @@ class Judge:
         Args:
             clf: the classifier of the profile.
             profile: of ordinary inputs, not used in training.
-            false_alarms: share of ordinary inputs to be called outliers, and as many tampered; kept
-                whatever their distribution (split conformal).
-            doubted: share of ordinary inputs whose class is to be doubted; about kept, since the
-                scales of the score are learned from the same profile.
+            false_alarms: share of ordinary inputs to be called outliers, kept whatever their
+                distribution (split conformal); and as many tampered, about kept, since the scales
+                of that score are learned from the same profile.
+            doubted: share of ordinary inputs whose class is to be doubted; about kept, likewise.
         """
         check_own_profile(clf, profile)
         thresholds.check_share("doubted", doubted)
@@ -94,44 +95,40 @@ class Judge:
         if false_alarms >= 0.5:
             raise InvalidArgumentError(
                 "false_alarms",
-                expected="a share below 0.5, since it is used on both sides",
+                expected="a share below 0.5, since it is used twice",
                 came=repr(false_alarms),
-                remedy="0.01 is one in a hundred on each side.",
+                remedy="0.01 is one in a hundred for outliers, and again for tampering.",
             )
-        failure, belonging = failure_score(profile), outlier_score()
-        values = belonging(profile)
-        return cls(
-            failure=failure,
-            belonging=belonging,
-            least_failure=thresholds.for_false_alarms(failure(profile), doubted),
-            low=thresholds.for_false_alarms(values, false_alarms),
-            high=-thresholds.for_false_alarms(-values, false_alarms),
-            settings=profile.settings,
+        scores = (failure_score(profile), outlier_score(), tamper_score(profile))
+        wrong, outlier, tampered = (
+            thresholds.for_false_alarms(score(profile), rate)
+            for score, rate in zip(scores, (doubted, false_alarms, false_alarms), strict=True)
         )
+        return cls(scores, (wrong, outlier, tampered), profile.settings)
 
     def judge(self, profile: Profile) -> tuple[Verdict, ...]:
         """One verdict a sample; what does not belong is said first, then what is likely wrong."""
         refuse_other_settings(self.settings, profile.settings)
-        rows = zip(self.failure(profile).tolist(), self.belonging(profile).tolist(), strict=True)
-        return tuple(self._one(failure, belonging) for failure, belonging in rows)
+        rows = zip(*(score(profile).tolist() for score in self.scores), strict=True)
+        return tuple(self._one(*row) for row in rows)
 
-    def _one(self, failure: float, belonging: float) -> Verdict:
-        if failure != failure or belonging != belonging:  # noqa: PLR0124  # NaN
+    def _one(self, failure: float, belonging: float, tampering: float) -> Verdict:
+        if math.isnan(failure + belonging + tampering):
             return Verdict.NO_PROFILE
-        if belonging < self.low:
+        wrong, outlier, tampered = self.thresholds
+        if belonging < outlier:
             return Verdict.OUTLIER
-        if belonging > self.high:
+        if tampering < tampered:
             return Verdict.TAMPERED
-        return Verdict.WRONG_CLASS_LIKELY if failure < self.least_failure else Verdict.TRUST
+        return Verdict.WRONG_CLASS_LIKELY if failure < wrong else Verdict.TRUST
 
     def save(self, path: str | Path) -> None:
         """Write a JSON file; see `load`."""
         content = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
-            "failure": self.failure.as_json(),
-            "belonging": self.belonging.as_json(),
-            "thresholds": [self.least_failure, self.low, self.high],
+            "scores": [score.as_json() for score in self.scores],
+            "thresholds": list(self.thresholds),
             "settings": asdict(self.settings),
         }
         Path(path).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
@@ -141,13 +138,11 @@ class Judge:
         """Read what `save` wrote. Nothing in the file is executed."""
         content = read_json(path, FORMAT, FORMAT_VERSION)
         try:
-            least, low, high = (finite(value) for value in content["thresholds"])
+            wrong, outlier, tampered = (finite(value) for value in content["thresholds"])
+            first, second, third = (score_from_json(score) for score in content["scores"])
             return cls(
-                score_from_json(content["failure"]),
-                score_from_json(content["belonging"]),
-                least,
-                low,
-                high,
+                (first, second, third),
+                (wrong, outlier, tampered),
                 settings_of(content["settings"]),
             )
         except UNREADABLE as error:

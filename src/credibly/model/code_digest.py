@@ -23,6 +23,12 @@ _PLAIN = (
 )  # fmt: skip
 """What is known by how it is written."""
 
+_OF_MODULES = frozenset(vars(nn.Module())) - {"training"}
+"""Where a module keeps parameters, buffers, hooks and parts; what counts is read elsewhere."""
+
+_LIBRARIES = ("builtins", "torch", "numpy")
+"""Their code is known by their versions."""
+
 
 def digest_of_callable(function: object) -> str:
     """Name and digest of a function or an object that can be called.
@@ -98,17 +104,31 @@ class _Reader:
     def _module(self, module: nn.Module) -> str:
         parts = []
         for name, part in module.named_modules():
-            own = {k: v for k, v in vars(part).items() if isinstance(v, (*_PLAIN, tuple))}
-            parts.append(f"{name} {_kind(part)} {self._method(part, 'forward')} {self.words(own)}")
+            own = {k: v for k, v in _state(part).items() if k not in _OF_MODULES}
+            parts.append(f"{name} {_kind(part)} {self._methods(part)} {self.words(own)}")
         return f"{digest_of_module(module)} {parts}"
 
     def _object(self, value: Any) -> str:
-        state = {} if isinstance(value, type) else getattr(value, "__dict__", {})
-        return f"{_kind(value)} {self._method(value, '__call__')} {self.words(dict(state))}"
+        state = {} if isinstance(value, type) else _state(value)
+        return f"{_kind(value)} {self._methods(value)} {self.words(state)}"
 
-    def _method(self, value: object, name: str) -> str:
-        found = getattr(type(value), name, None)
-        return self._code(found.__code__) if isinstance(found, FunctionType) else ""
+    def _methods(self, value: object) -> str:
+        """The code of every function of the value's class and of those it comes from."""
+        found = {
+            f"{kind.__qualname__}.{name}": self._code(method.__code__)
+            for kind in reversed(type(value).__mro__)
+            if kind.__module__.partition(".")[0] not in _LIBRARIES
+            for name, method in vars(kind).items()
+            if isinstance(method, FunctionType)
+        }
+        return str(sorted(found.items()))
+
+
+def _state(value: object) -> dict[str, Any]:
+    """What an object holds, whether in a dict or in slots."""
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    held = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    return {**held, **getattr(value, "__dict__", {})}
 
 
 def _kind(value: object) -> str:
