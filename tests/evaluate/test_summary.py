@@ -247,3 +247,23 @@ def test_the_default_for_failures_is_balanced_by_the_ordinary_set(study):
         + 0.5 * noisy.scores["predicted_ratio"] / ranges["predicted_ratio"]
     )
     assert found.metrics["aurc"] == pytest.approx(m.aurc(by_hand, noisy.correct))
+
+
+def test_the_default_for_tampering_is_measured_from_the_ordinary_medians(study):
+    names = ("shift", "elasticity", "softmax_ratio")
+
+    def richer(part, seed):
+        g = torch.Generator().manual_seed(seed)
+        more = torch.randn(3, len(part.labels), generator=g, dtype=torch.float64)
+        named = {name: (1 + n) * more[n] + seed for n, name in enumerate(names)}
+        return replace(part, scores={**part.scores, **named})
+
+    sets = {name: richer(part, number) for number, (name, part) in enumerate(study.items())}
+    made = summarise(sets, resamples=5)
+    clean = sets["clean"].scores
+    for key, part in made.rows.items():
+        by_hand = torch.zeros(len(part.labels), dtype=torch.float64)
+        for name in names:
+            low, middle, high = clean[name].quantile(torch.tensor([0.25, 0.5, 0.75]).double())
+            by_hand -= (sets[key].scores[name] - middle).abs() / (high - low)
+        assert torch.allclose(part.scores["tamper_score"], by_hand)

@@ -6,7 +6,7 @@ One draw of resamples serves all scores of a set, so that every difference is pa
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from credibly.decide.bootstrap import Interval
-from credibly.decide.learned import FAILURE_PARTS, spread_of
+from credibly.decide.learned import FAILURE_PARTS, TAMPER_PARTS, spread_of
 from credibly.decide.metrics import (
     accuracy_at_coverage,
     augrc,
@@ -84,7 +84,7 @@ def summarise(
         settings: of the study, to be kept with the result.
     """
     ordinary = _ordinary(rows)
-    rows = _with_failure_score(rows, rows[ordinary])
+    rows = _with_tamper_score(_with_failure_score(rows, rows[ordinary]), rows[ordinary])
     name = _reference(reference, rows)
     count = whole_number(resamples)
     if count is None or count < 1:
@@ -101,8 +101,7 @@ def _with_failure_score(rows: Mapping[str, Rows], ordinary: Rows) -> dict[str, R
 
     It is a sum of two scores that the rows have, so it needs no further solve.
     """
-    known = [ordinary.scores[n] for n in FAILURE_PARTS if n in ordinary.scores]
-    if len(known) < len(FAILURE_PARTS) or any(bool(v.isnan().all()) for v in known):
+    if not _has(ordinary, FAILURE_PARTS):
         return dict(rows)
     spreads = {name: spread_of(ordinary.scores[name]) for name in FAILURE_PARTS}
     found = {}
@@ -111,6 +110,27 @@ def _with_failure_score(rows: Mapping[str, Rows], ordinary: Rows) -> dict[str, R
         scores = {**part.scores, "failure_score": torch.stack(terms).sum(0)}
         found[key] = replace(part, scores=scores)
     return found
+
+
+def _with_tamper_score(rows: Mapping[str, Rows], ordinary: Rows) -> dict[str, Rows]:
+    """Likewise with the default for tampering: distances from the medians of the ordinary set."""
+    if not _has(ordinary, TAMPER_PARTS):
+        return dict(rows)
+    known = {name: ordinary.scores[name] for name in TAMPER_PARTS}
+    found = {}
+    for key, part in rows.items():
+        terms = [
+            (part.scores[name] - values.nanquantile(0.5)).abs() / spread_of(values)
+            for name, values in known.items()
+        ]
+        scores = {**part.scores, "tamper_score": -torch.stack(terms).sum(0)}
+        found[key] = replace(part, scores=scores)
+    return found
+
+
+def _has(rows: Rows, names: Iterable[str]) -> bool:
+    """Whether all of these scores are there, with a number at least."""
+    return all(n in rows.scores and not bool(rows.scores[n].isnan().all()) for n in names)
 
 
 @dataclass(frozen=True)
