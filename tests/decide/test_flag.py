@@ -47,7 +47,11 @@ def test_samples_without_a_profile_are_flagged(clf, population):
     rule = cr.OutlierFlag.learn(clf, population[:500])
     assert bool(rule.flag(holes)[3])
     assert int(rule.flag(holes).sum()) < 5
-    assert cr.OutlierFlag.learn(clf, holes, false_alarms=0.1).samples == 19
+    own = cr.OutlierFlag.learn(clf, holes, false_alarms=0.1)
+    assert own.samples == 20
+    assert own.flag(holes).nonzero().squeeze(1).tolist() == [3]  # the one that the rate allows
+    with pytest.raises(cr.InvalidArgumentError, match="at most 0 of 20 samples without a profile"):
+        cr.OutlierFlag.learn(clf, holes, false_alarms=0.05)
 
 
 @pytest.mark.parametrize("score", [None, "margin", "two-sided"])

@@ -1,6 +1,7 @@
 """Promises about thresholds, tried on distributions whose true risk is known."""
 
 import math
+import re
 from functools import cache
 
 import pytest
@@ -127,6 +128,42 @@ def test_as_many_samples_as_named_are_enough_and_one_less_is_not(risk, confidenc
         thresholds.for_risk(scores[1:], right[1:], risk, confidence)
 
 
+@pytest.mark.parametrize("kind", ["monotone", "waves", "ties"])
+@pytest.mark.parametrize("unknown", [0, 100])
+def test_the_error_names_the_smallest_risk_that_can_be_promised(kind, unknown):
+    u, chance = torch.rand(2, 400, generator=torch.Generator().manual_seed(3)).double()
+    score, correct = score_of(kind, u), chance >= rate(kind, u)
+    score[:unknown] = math.nan
+    with pytest.raises(cr.InvalidArgumentError, match="smallest risk") as caught:
+        thresholds.for_risk(score, correct, 1e-3, 0.9)
+    named, coverage = map(
+        float, re.findall(r"is ([\d.]+), at a coverage of ([\d.]+)\.", str(caught.value))[0]
+    )
+    threshold = thresholds.for_risk(score, correct, named, 0.9)
+    assert float((score >= threshold).double().mean()) == pytest.approx(coverage, abs=0.006)
+    digits = 10.0 ** (math.floor(math.log10(named)) - 1)
+    with pytest.raises(cr.InvalidArgumentError, match="smallest risk"):
+        thresholds.for_risk(score, correct, named - digits, 0.9)
+
+
+@pytest.mark.parametrize("errors", [0, 1, 30, 380])
+def test_the_named_risk_is_the_bound_of_clopper_and_pearson(errors):
+    # one score for all: everything or nothing is accepted, by a test at a twentieth of 0.1
+    correct = torch.arange(400) >= errors
+    bound = stats.binomtest(errors, 400).proportion_ci(0.99, "exact").high
+    with pytest.raises(cr.InvalidArgumentError, match="smallest risk") as caught:
+        thresholds.for_risk(torch.zeros(400).double(), correct, 1e-3, 0.9)
+    unit = 10 ** (math.floor(math.log10(bound)) - 1)
+    expected = math.ceil(bound / unit) * unit
+    assert f"confidence is {expected:.2g}, at a coverage of 1." in str(caught.value)
+
+
+def test_where_nothing_can_be_promised_the_error_says_so():
+    wrong = torch.zeros(200, dtype=torch.bool)
+    with pytest.raises(cr.InvalidArgumentError, match="can promise no risk"):
+        thresholds.for_risk(torch.arange(200.0), wrong, 0.05, 0.95)
+
+
 def test_samples_without_a_score_promise_nothing():
     score = torch.full((500,), math.nan, dtype=torch.float64)
     with pytest.raises(cr.InvalidArgumentError, match="0 samples"):
@@ -152,6 +189,43 @@ def test_ties_can_only_lower_the_rate_of_false_alarms():
     sample = torch.randint(3, (3000, 20), generator=generator).double()
     flagged = sum(float(row[0]) < thresholds.for_false_alarms(row[1:], 0.25) for row in sample)
     assert flagged / 3000 <= 0.25
+
+
+@pytest.mark.parametrize(("count", "alarms", "holes"), [(39, 0.1, 0.02), (99, 0.1, 0.05)])
+def test_unsolved_inputs_that_are_flagged_count_as_false_alarms(count, alarms, holes):
+    generator = torch.Generator().manual_seed(4)
+    draws, flagged, left_out, tried = 3000, 0, 0, 0
+    sample = torch.rand(draws, count + 1, generator=generator, dtype=torch.float64)
+    sample[torch.rand(sample.shape, generator=generator) < holes] = math.nan
+    for row in sample:
+        known = row[1:][~row[1:].isnan()]
+        try:
+            border = thresholds.for_false_alarms(row[1:], alarms, unsolved_are_flagged=True)
+        except cr.InvalidArgumentError:
+            continue
+        tried += 1
+        flagged += not float(row[0]) >= border
+        left_out += not float(row[0]) >= thresholds.for_false_alarms(known, alarms)
+    error = 4 * math.sqrt(alarms * (1 - alarms) / tried)
+    assert tried > 0.97 * draws
+    assert abs(flagged / tried - alarms) < error
+    assert left_out > flagged
+
+
+def test_more_unsolved_inputs_than_the_rate_allows_are_refused():
+    score = torch.arange(99.0)
+    score[:9] = math.nan
+    assert thresholds.for_false_alarms(score, 0.1, unsolved_are_flagged=True) == 9.0
+    assert thresholds.for_false_alarms(score, 0.1) == 17.0
+    score[9] = math.nan
+    with pytest.raises(cr.InvalidArgumentError, match=r"at most 9 of 99 samples .* got 10"):
+        thresholds.for_false_alarms(score, 0.1, unsolved_are_flagged=True)
+
+
+def test_a_percentage_is_told_as_a_share():
+    for value, words in [(80, r"80 % is 0\.8"), (2.5, r"2\.5 % is 0\.025"), (-1, "one in twenty")]:
+        with pytest.raises(cr.InvalidArgumentError, match=words):
+            thresholds.check_share("coverage", value, closed=True)
 
 
 def test_too_few_ordinary_samples_for_a_rate_are_refused():

@@ -33,7 +33,7 @@ class OutlierFlag:
         score: what is compared with it.
         false_alarms: the rate it was set for.
         settings: those of the ordinary profiles; profiles of others are refused.
-        samples: ordinary samples it was set by.
+        samples: ordinary samples it was set by, those without a profile included.
     """
 
     threshold: float
@@ -55,7 +55,8 @@ class OutlierFlag:
 
         Args:
             clf: the classifier of the profile.
-            profile: of ordinary inputs, not used in training.
+            profile: of ordinary inputs, not used in training. Those without a profile will be
+                flagged, so they count as false alarms; too many of them are refused.
             false_alarms: chance that one more ordinary input is flagged, at most (split conformal).
             score: a name or a score that was fixed beforehand; by default `outlier_score()`.
         """
@@ -63,9 +64,8 @@ class OutlierFlag:
         named = Plain(score) if isinstance(score, str) else score
         chosen = outlier_score() if named is None else named
         values = chosen(profile)
-        threshold = thresholds.for_false_alarms(values, false_alarms)
-        known = int((~values.isnan()).sum())
-        return cls(threshold, chosen, float(false_alarms), profile.settings, known)
+        threshold = thresholds.for_false_alarms(values, false_alarms, unsolved_are_flagged=True)
+        return cls(threshold, chosen, float(false_alarms), profile.settings, len(values))
 
     def flag(self, profile: Profile) -> Tensor:
         """Which samples (N,) do not belong; those without a profile count as such."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
+from bisect import bisect_left
+from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,6 +20,9 @@ More of them find a finer threshold by a stricter test."""
 
 EVERYTHING = -sys.float_info.max
 """The threshold that every score reaches, as a number that JSON can hold."""
+
+RISKS = tuple(float(f"{digits}e{power}") for power in range(-8, -1) for digits in range(10, 100))
+"""Risks of two digits, from below: those that an error names as possible."""
 
 
 def for_coverage(score: Tensor, coverage: float) -> float:
@@ -38,7 +44,9 @@ def for_risk(score: Tensor, correct: Tensor, risk: float, confidence: float) -> 
     coverages, fixed beforehand, are tested, each by the exact binomial test at its share of the
     allowed error (Bonferroni; the bound is that of Geifman and El-Yaniv 2017). Given the m-th
     largest score, the samples strictly above it are independent draws of what is accepted by a
-    threshold just above it, with ties and without. The score must not have seen the labels.
+    threshold just above it, with ties and without. The score must not have seen the labels. The
+    tests bound the risks of all coverages at once, so the smallest risk that can be promised, which
+    the error names, may be asked for next.
     """
     check_share("risk", risk)
     check_share("confidence", confidence)
@@ -54,13 +62,14 @@ def for_risk(score: Tensor, correct: Tensor, risk: float, confidence: float) -> 
     wrong = ~correct[known].bool()[order]
     passed = _lowest_passing(values, wrong, float(risk), float(confidence))
     if passed is None:
+        possible = _possible(values, wrong, float(confidence), len(score))
         raise InvalidArgumentError(
             "labels",
             expected=f"enough labelled samples, right often enough, to promise a risk of {risk:g} "
             f"with confidence {confidence:g}",
             came=f"{len(values)} samples, {int(wrong.sum())} of them wrong",
             remedy=f"At least {samples_needed(risk, confidence)} accepted samples without an error "
-            "are needed; bring more, or ask for less.",
+            f"are needed; bring more, or ask for less. {possible}",
         )
     return passed
 
@@ -70,24 +79,36 @@ def samples_needed(risk: float, confidence: float) -> int:
     return math.ceil(math.log((1 - confidence) / LEVELS) / math.log1p(-risk))
 
 
-def for_false_alarms(score: Tensor, rate: float) -> float:
+def for_false_alarms(score: Tensor, rate: float, *, unsolved_are_flagged: bool = False) -> float:
     """Threshold below which at most this share of ordinary inputs falls, from a sample of them.
 
     Over the draw of the sample and of one more ordinary input, the chance of flagging it (score <
-    threshold) is at most `rate`, exactly, whatever the distribution (split conformal).
+    threshold) is at most `rate`, exactly, whatever the distribution (split conformal). Samples
+    without a score (NaN) are left out, and the rate is then that among inputs with one; with
+    `unsolved_are_flagged` they count as the lowest, and the rate is that of all inputs.
     """
     check_share("false_alarms", rate)
     values = _known(score).sort().values
-    rank = min(len(values), math.floor(rate * (len(values) + 1) + 1e-9))
+    unsolved = len(score) - len(values) if unsolved_are_flagged else 0
+    count = len(values) + unsolved
+    rank = min(count, math.floor(rate * (count + 1) + 1e-9))
     if rank < 1:
         needed = math.ceil(1 / rate - 1 - 1e-9)
         raise InvalidArgumentError(
             "profile",
             expected=f"at least {needed} ordinary samples for a rate of {rate:g}",
-            came=f"{len(values)}",
+            came=f"{count}",
             remedy="Bring more, or allow more false alarms.",
         )
-    return float(values[rank - 1])
+    if rank <= unsolved:
+        raise InvalidArgumentError(
+            "profile",
+            expected=f"at most {rank - 1} of {count} samples without a profile, since they are "
+            f"flagged and count as false alarms, for a rate of {rate:g}",
+            came=f"{unsolved}",
+            remedy="Look at profile.status, or allow more false alarms.",
+        )
+    return float(values[rank - unsolved - 1])
 
 
 def check_share(name: str, value: object, *, closed: bool = False) -> None:
@@ -99,24 +120,59 @@ def check_share(name: str, value: object, *, closed: bool = False) -> None:
             name,
             expected=f"a share in (0, 1{']' if closed else ')'}",
             came=repr(value),
-            remedy="0.05 is one in twenty.",
+            remedy=f"{number:g} % is {number / 100:g}."
+            if number is not None and 1 < number < 100
+            else "0.05 is one in twenty.",
         )
+
+
+def _levels(values: Tensor, wrong: Tensor) -> Iterator[tuple[float, int, int]]:
+    """Threshold, accepted and wrong among them, of each coverage from the largest down.
+
+    The scores are sorted from the top. Coverages that accept nothing are left out.
+    """
+    count = len(values)
+    for level in range(LEVELS if count else 0, 0, -1):
+        if level == LEVELS:
+            threshold, kept = EVERYTHING, count
+        else:
+            border = float(values[math.ceil(level * count / LEVELS) - 1])
+            # just above it, not at the next score seen: scores in between are accepted, too
+            threshold = math.nextafter(border, math.inf)
+            kept = int((values > border).sum())
+        if kept:
+            yield threshold, kept, int(wrong[:kept].sum())
 
 
 def _lowest_passing(values: Tensor, wrong: Tensor, risk: float, confidence: float) -> float | None:
     """The threshold of the largest coverage that passes, of scores sorted from the top."""
-    count, allowed = len(values), (1 - confidence) / LEVELS
-    for level in range(LEVELS, 0, -1):
-        if level == LEVELS:
-            threshold, kept = EVERYTHING, count
-        else:
-            border = float(values[math.ceil(level * count / LEVELS) - 1]) if count else math.nan
-            # just above it, not at the next score seen: scores in between are accepted, too
-            threshold = math.nextafter(border, math.inf)
-            kept = int((values > border).sum())
-        if kept and _binomial_cdf(int(wrong[:kept].sum()), kept, risk) <= allowed:
+    allowed = (1 - confidence) / LEVELS
+    for threshold, kept, errors in _levels(values, wrong):
+        if _passes(errors, kept, allowed, risk):
             return threshold
     return None
+
+
+def _possible(values: Tensor, wrong: Tensor, confidence: float, samples: int) -> str:
+    """The smallest risk that these samples can promise, and its coverage, in words."""
+    allowed = (1 - confidence) / LEVELS
+    best, coverage = len(RISKS), 0.0
+    for threshold, kept, errors in _levels(values, wrong):
+        # coverages fall, so one that is no better need not be searched
+        test = partial(_passes, errors, kept, allowed)
+        if best and test(RISKS[best - 1]):
+            best = bisect_left(RISKS, x=True, hi=best - 1, key=test)
+            coverage = int((values >= threshold).sum()) / samples
+    if best == len(RISKS):
+        return "These samples can promise no risk at this confidence."
+    return (
+        f"The smallest risk these samples can promise at this confidence is {RISKS[best]:g}, at a "
+        f"coverage of {coverage:.2g}."
+    )
+
+
+def _passes(errors: int, count: int, allowed: float, risk: float) -> bool:
+    return _binomial_cdf(errors, count, risk) <= allowed
 
 
 def _binomial_cdf(errors: int, count: int, risk: float) -> float:
