@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from credibly.decide.compare import Comparison, compare
     from credibly.decide.conformal import ConformalSets
     from credibly.decide.flag import OutlierFlag
-    from credibly.decide.learned import TrustScore, failure_score, outlier_score, tamper_score
+    from credibly.decide.learned import (
+        Balanced,
+        TrustScore,
+        failure_score,
+        outlier_score,
+        tamper_score,
+    )
     from credibly.decide.metrics import augrc, aurc, auroc, e_aurc, fpr_at_tpr, risk_coverage
     from credibly.decide.selective import ABSTAINED, Abstention, Decision, SelectiveClassifier
     from credibly.decide.verdict import Judge, Verdict
@@ -111,6 +117,7 @@ _HOME = {
     "AttackTable": "evaluate.attacks.table",
     "AugmentedLagrangian": "solve.constrained",
     "BPDA": "evaluate.attacks.adaptive",
+    "Balanced": "decide.learned",
     "Bound": "model.bound",
     "Certificate": "profile.certificate",
     "ClassicalArrowHurwicz": "solve.constrained",
@@ -229,6 +236,7 @@ __all__ = [
     "Attack",
     "AttackTable",
     "AugmentedLagrangian",
+    "Balanced",
     "Bound",
     "Certificate",
     "ClassicalArrowHurwicz",

@@ -38,6 +38,18 @@ def test_the_steeper_copy_holds_its_predictions_less(plain):
     assert "(apart)" in found.summary()
 
 
+@pytest.mark.parametrize(("count", "few"), [(2, True), (9, True), (10, False)])
+def test_so_few_samples_tell_nothing_apart(plain, count, few):
+    x = models.inputs(count + 1)
+    x[0] = math.nan  # solved ones count
+    flat, steep = cr.Classifier(plain), cr.Classifier(Steeper(plain, x[1:]))
+    found = cr.compare({"flat": flat, "steep": steep}, x, gamma=100.0)
+    assert found.samples == count
+    assert any(gap.low > 0 for gaps in found.differences.values() for gap in gaps.values())
+    assert ("(apart)" in found.summary()) != few
+    assert (f"Only {count} inputs: the intervals mean nothing" in found.summary()) == few
+
+
 def test_the_same_model_twice_differs_by_exactly_nothing(plain):
     models_ = {name: cr.Classifier(plain) for name in "abc"}
     found = cr.compare(models_, models.inputs(20))

@@ -78,7 +78,7 @@ def test_labels_must_be_one_a_sample(clf, profile, labels, shape):
     bad = {
         "short": labels[1:], "single": labels[:1], "column": labels[:, None], "empty": labels[:0],
     }[shape]  # fmt: skip
-    with pytest.raises(cr.InvalidArgumentError, match=r"`labels`.*one label a sample, 400"):
+    with pytest.raises(cr.InvalidArgumentError, match=r"`labels`.*one whole number a sample, 400"):
         cr.SelectiveClassifier.for_risk(clf, profile, bad, 0.05)
     decision = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5).decide(profile)
     with pytest.raises(cr.InvalidArgumentError, match="`labels`"):

@@ -32,7 +32,7 @@ class Slow(nn.Module):
         return self.layers(x)
 """
 BASE = ["model.py:Slow", "x.csv", "--labels", "truth", "--classes", "no,yes", "--dtype", "float64"]
-QUICK = ["--resamples", "20", "--gamma", "auto"]
+QUICK = ["--resamples", "100", "--gamma", "auto"]
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_labels_from_numbers_and_from_names_agree(capsys):
 def test_the_embedded_sample_needs_no_more_than_a_folder():
     model = "credibly.data.sample:classifier"
     assert credibly("sample", "--out", "sample.npz", "--images", "24") == 0
-    options = ["--gamma", "200", "--bounds", "0", "1", "--resamples", "20", "--out", "o"]
+    options = ["--gamma", "200", "--bounds", "0", "1", "--resamples", "100", "--out", "o"]
     assert credibly("evaluate", model, "sample.npz", *options) == 0
     found = numbers(Path("o"))
     assert found["sets"]["ordinary"]["samples"] == 24
@@ -137,11 +137,18 @@ def test_a_folder_of_other_data_is_refused(capsys):
         ([*BASE, "--attack", "max:1"], "NORM:EPS"),
         ([*BASE, "--attack", "linf:much"], "NORM:EPS"),
         ([*BASE, "--gamma", "big"], "a number or 'auto'"),
+        ([*BASE, "--gamma", "-1"], "a positive finite number"),
+        ([*BASE, "--gamma", "nan"], "a positive finite number"),
+        ([*BASE, "--resamples", "99"], "at least 100, got 99"),
+        ([BASE[0], "missing.npz"], "missing.npz: no such file or folder"),
+        ([BASE[0], "missing.npz", "--labels", "y.npy"], "missing.npz: no such file or folder"),
+        ([*BASE[:2], "--labels", "missing.npy"], "missing.npy: no such file"),
         ([*BASE, "--corruptions"], "pixels in [0, 1]"),
         ([*BASE, "--outliers", "wide.npy"], "inputs of shape (3,)"),
         ([*BASE, "--bounds", "0", "1"], "inputs span"),
         ([*BASE[:2], "--labels", "nothing"], "one of a, b, c, truth"),
-        ([*BASE[:2], "--labels", "no.npy:y"], "a file, FILE:KEY"),
+        ([*BASE[:2], "--labels", "no.npy:y"], "no.npy: no such file"),
+        ([*BASE[:2], "--labels", "no:y"], "a file, FILE:KEY"),
         ([*BASE[:2], "--labels", "truth"], "'no', 'yes' in x.csv"),
         ([*BASE[:2], "--labels", "truth", "--classes", "no,maybe"], "'yes' in x.csv"),
         ([*BASE[:2], "--labels", "far.npy"], "shape (12, 3)"),
@@ -160,3 +167,10 @@ def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, arguments, words)
     assert text.startswith("error:")
     assert len(text.splitlines()) == 1
     assert not (folder / "o").exists()
+
+
+def test_a_file_in_place_of_the_folder_is_refused_and_kept(folder, capsys):
+    (folder / "o").write_text("mine")
+    assert credibly("evaluate", *BASE, *QUICK, "--out", "o") == 2
+    assert "o is a file, and a folder is wanted" in capsys.readouterr().err
+    assert (folder / "o").read_text() == "mine"

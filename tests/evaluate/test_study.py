@@ -269,3 +269,9 @@ def test_sets_that_make_no_study_are_refused(study, tmp_path):
         replace(study, chunk_size=0)
     with pytest.raises(cr.FileFormatError, match="no part of a study"):
         read_study(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("gamma", [0.0, -1.0, float("nan"), float("inf"), "big", None, True])
+def test_a_gamma_that_is_none_is_refused_before_anything_is_written(gamma):
+    with pytest.raises(cr.InvalidArgumentError, match="`gamma`"):
+        cr.Study(clf=cr.Classifier(models.smooth_network(classes=3)), gamma=gamma)

@@ -14,10 +14,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from credibly.cli import options as o
 from credibly.cli.spread import spread
+from credibly.errors import FileFormatError, InvalidArgumentError, OutputError
 
 if TYPE_CHECKING:
     from credibly.cli.evaluation import Evaluation
     from credibly.evaluate.study_result import StudyResult
+
+FEWEST_RESAMPLES = 100
+"""Of the bootstrap, for intervals that people read."""
 
 
 @spread(without={"id_column"})
@@ -43,7 +47,7 @@ def evaluate(
     gamma: o.Gamma = "auto",
     bounds: o.BoundsPair = None,
     chunk_size: o.ChunkSize = 128,
-    resamples: Annotated[int, typer.Option(min=1, help="Of the bootstrap.")] = 1000,
+    resamples: Annotated[int, typer.Option(help="Of the bootstrap; at least 100.")] = 1000,
     of_model: o.ModelOptions,
     of_data: o.DataOptions,
 ) -> None:
@@ -53,6 +57,7 @@ def evaluate(
     from credibly.report.extras import require_report_extra
 
     require_report_extra()
+    _check(data, out, resamples)
     place = label_place(labels, data)
     raw_labels(*place)  # what is wrong with them is said first
     own = [place[1]] if place[0] == data and place[1] else []
@@ -70,6 +75,23 @@ def evaluate(
         )  # fmt: skip
         result = _run(work, out, resamples, console)
     _print(console, result, out)
+
+
+def _check(data: Path, out: Path, resamples: int) -> None:
+    """What can be said before anything is read."""
+    if not data.exists():
+        raise FileFormatError(f"{data}: no such file or folder.")
+    if out.exists() and not out.is_dir():
+        raise OutputError(
+            f"{out} is a file, and a folder is wanted", remedy="Choose another name for --out."
+        )
+    if resamples < FEWEST_RESAMPLES:
+        raise InvalidArgumentError(
+            "resamples",
+            expected=f"at least {FEWEST_RESAMPLES}",
+            came=f"{resamples}",
+            remedy="The ends of intervals from fewer are chance; 1000 is usual.",
+        )
 
 
 def _run(work: Evaluation, out: Path, resamples: int, console: Console) -> StudyResult:

@@ -24,8 +24,12 @@ def label_place(spec: str, data: Path) -> tuple[Path, str | None]:
     file, colon, key = spec.rpartition(":")
     if colon and Path(file).is_file():
         return Path(file), key
-    if not colon and data.is_file() and data.suffix.lower() in (*ARRAYS[1:], *TABLES):
+    named = Path(spec).suffix.lower() in (*ARRAYS, *TABLES)  # a file that is not there
+    if not colon and not named and data.is_file() and data.suffix.lower() in (*ARRAYS[1:], *TABLES):
         return data, spec
+    missing = file if colon and len(file) > 1 else spec
+    if Path(missing).suffix.lower() in (*ARRAYS, *TABLES) and not Path(missing).exists():
+        raise FileFormatError(f"{missing}: no such file of labels.")
     raise InvalidArgumentError(
         "labels",
         expected="a file, FILE:KEY, or an array or column of the data",

@@ -37,6 +37,9 @@ MEASURES: dict[str, Callable[[Profile], Tensor]] = {
 }
 """Name -> one number a sample; the mean over samples is compared."""
 
+FEWEST = 10
+"""Samples from which intervals are taken to mean something; resamples of fewer are too alike."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -47,21 +50,29 @@ class Comparison:
         means: measure -> model -> mean.
         differences: measure -> pair of models -> mean of the first less that of the second, paired.
         gammas: model -> the gamma used.
+        samples: inputs that all models could solve.
     """
 
     models: tuple[str, ...]
     means: Mapping[str, Mapping[str, Interval]]
     differences: Mapping[str, Mapping[tuple[str, str], Interval]]
     gammas: Mapping[str, float | None]
+    samples: int
 
     def summary(self) -> str:
         """One line a measure and model, and one a difference."""
+        few = self.samples < FEWEST
         lines = []
+        if few:
+            lines.append(
+                f"Only {self.samples} inputs: the intervals mean nothing below {FEWEST}, and no "
+                "difference is marked."
+            )
         for measure, by_model in self.means.items():
             for model, mean in by_model.items():
                 lines.append(f"{measure}, {model}: {_words(mean)}")
             for (left, right), gap in self.differences[measure].items():
-                apart = "" if gap.low <= 0 <= gap.high else "  (apart)"
+                apart = "" if few or gap.low <= 0 <= gap.high else "  (apart)"
                 lines.append(f"{measure}, {left} less {right}: {_words(gap)}{apart}")
         return "\n".join(lines)
 
@@ -119,6 +130,7 @@ def compare(
             for m, v in values.items()
         },
         gammas={name: profile.gamma for name, profile in profiles.items()},
+        samples=int(usable.sum()),
     )
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from credibly.decide import thresholds
+from credibly.decide.arguments import checked_labels
 from credibly.decide.records import (
     UNREADABLE,
     check_own_profile,
@@ -90,14 +91,14 @@ class ConformalSets:
             probabilities: 'softmax' or 'profile'; softmax gave the smaller sets on the embedded
                 images (docs/decisions.md).
             method: 'lac' or 'aps'.
-            seed: of the numbers by which 'aps' breaks ties in the labelled sample.
+            seed: of the numbers by which 'aps' breaks ties in the labelled sample, below 2**32.
         """
         check_own_profile(clf, profile)
         thresholds.check_share("confidence", confidence)
         _check_choice("probabilities", probabilities, get_args(Source))
         _check_choice("method", method, get_args(Method))
         _check_seed(seed)
-        truth = _checked_labels(labels, profile)
+        truth: NDArray[np.int64] = checked_labels(labels, *profile.fit.shape).numpy()
         known = _known(profile)
         _check_enough(int(known.sum()), float(confidence))
         values = _probabilities(profile, probabilities)[known]
@@ -111,7 +112,7 @@ class ConformalSets:
 
         A sample that could not be solved gets all classes: nothing is known that rules one out.
         """
-        refuse_other_settings(self.settings, profile.settings)
+        refuse_other_settings(self.settings, profile)
         known = _known(profile)
         found = np.ones(tuple(profile.fit.shape), dtype=bool)
         if known.any():
@@ -254,29 +255,6 @@ def _check_enough(count: int, confidence: float) -> None:
         )
 
 
-def _checked_labels(labels: object, profile: Profile) -> NDArray[np.int64]:
-    count, classes = profile.fit.shape
-    found = torch.as_tensor(labels).cpu()
-    whole = not found.is_floating_point() and not found.is_complex() and found.dtype != torch.bool
-    if tuple(found.shape) != (count,) or not whole:
-        raise InvalidArgumentError(
-            "labels",
-            expected=f"one whole number a sample, {count}",
-            came=f"shape {tuple(found.shape)} of {found.dtype}",
-            remedy="Pass the labels of the very samples of the profile.",
-        )
-    outside = (found < 0) | (found >= classes)
-    if bool(outside.any()):
-        raise InvalidArgumentError(
-            "labels",
-            expected=f"classes from 0 to {classes - 1}",
-            came=f"{int(found[outside][0])} for sample {int(outside.nonzero()[0])}",
-            remedy="Number the classes in the order of the model's outputs.",
-        )
-    truth: NDArray[np.int64] = found.long().numpy()
-    return truth
-
-
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InvalidArgumentError(
@@ -288,7 +266,11 @@ def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 
 
 def _check_seed(seed: object) -> None:
-    if whole_number(seed) is None:
+    number = whole_number(seed)
+    if number is None or not 0 <= number < 2**32:  # what NumPy takes
         raise InvalidArgumentError(
-            "seed", expected="a whole number", came=repr(seed), remedy="0 is as good as any."
+            "seed",
+            expected="a whole number from 0 to 2**32 - 1",
+            came=repr(seed),
+            remedy="0 is as good as any.",
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from credibly.decide import thresholds
+from credibly.decide.arguments import check_score
 from credibly.decide.learned import Plain, TrustScore, outlier_score, score_from_json
 from credibly.decide.records import (
     UNREADABLE,
@@ -61,6 +62,7 @@ class OutlierFlag:
             score: a name or a score that was fixed beforehand; by default `outlier_score()`.
         """
         check_own_profile(clf, profile)
+        check_score(score)
         named = Plain(score) if isinstance(score, str) else score
         chosen = outlier_score() if named is None else named
         values = chosen(profile)
@@ -69,7 +71,7 @@ class OutlierFlag:
 
     def flag(self, profile: Profile) -> Tensor:
         """Which samples (N,) do not belong; those without a profile count as such."""
-        refuse_other_settings(self.settings, profile.settings)
+        refuse_other_settings(self.settings, profile)
         values = self.score(profile).double()
         return (values < self.threshold) | values.isnan()
 

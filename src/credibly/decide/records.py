@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,24 +18,66 @@ UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 """What a file of our format with wrong content can cause."""
 
 
-def refuse_other_settings(expected: Settings, came: Settings) -> None:
+def refuse_other_settings(expected: Settings, profile: Profile | Settings) -> None:
     """A threshold is worth nothing for another model, gamma, solver or space."""
+    came = profile if isinstance(profile, Settings) else _checked_profile(profile).settings
     for name in ("model", "weights", "loss", "solver", "space", "bounds"):
         left, right = getattr(expected, name), getattr(came, name)
-        if name == "weights":  # the same numbers in another precision are the same
-            same = len(left) == len(right) and all(
-                abs(a - b) <= 1e-6 * abs(a) for a, b in zip(left, right, strict=True)
-            )
-        else:
-            same = left == right
-        if not same:
-            raise InvalidArgumentError(
-                "profile",
-                expected=f"the {name} the threshold was chosen with, {left}",
-                came=f"{right}",
-                remedy="Choose a threshold of its own for it; scores of different settings are "
-                "not comparable.",
-            )
+        if name == "weights" and not _same_weights(left, right):
+            _refuse_weights(expected, came)
+        if name != "weights" and left != right:
+            raise _other(name, f"{left}", f"{right}", "Choose a threshold of its own for it")
+
+
+def _same_weights(left: Sequence[float], right: Sequence[float]) -> bool:
+    """The same numbers in another precision are the same."""
+    return len(left) == len(right) and all(
+        abs(a - b) <= 1e-6 * abs(a) for a, b in zip(left, right, strict=True)
+    )
+
+
+def _refuse_weights(expected: Settings, came: Settings) -> None:
+    left, right = expected.weights, came.weights
+    one, other = expected.gamma, came.gamma
+    if one is not None and other is not None and len(left) == len(right):
+        remedy = f"Solve with gamma={one:.8g}, or choose a threshold of its own for it"
+        raise _other("weights", f"gamma {one:.8g}", f"gamma {other:.8g}", remedy)
+    pairs = enumerate(zip(left, right, strict=False))
+    first = next((k for k, (a, b) in pairs if not _same_weights((a,), (b,))), 0)
+    raise _other(
+        "weights", _in_short(left, first), _in_short(right, first),
+        "Choose a threshold of its own for it",
+    )  # fmt: skip
+
+
+def _in_short(weights: Sequence[float], first: int) -> str:
+    """A few weights in words, from the first that differs."""
+    shown = ", ".join(f"{weight:.8g}" for weight in weights[first : first + 3])
+    if len(weights) <= 3:
+        return f"({shown})"
+    return f"{len(weights)} weights, from class {first} on: {shown}, ..."
+
+
+def _other(name: str, expected: str, came: str, remedy: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        "profile",
+        expected=f"the {name} the threshold was chosen with, {expected}",
+        came=came,
+        remedy=f"{remedy}; scores of different settings are not comparable.",
+    )
+
+
+def _checked_profile(profile: object) -> Profile:
+    """What came where a profile is wanted, if it is one; often it is the inputs themselves."""
+    if not isinstance(profile, Profile):
+        shape = getattr(profile, "shape", None)
+        raise InvalidArgumentError(
+            "profile",
+            expected="a Profile",
+            came=type(profile).__name__ + ("" if shape is None else f" of shape {tuple(shape)}"),
+            remedy="Make one with credibility(clf, x, gamma=...).",
+        )
+    return profile
 
 
 def read_json(path: str | Path, kind: str, version: int) -> dict[str, Any]:
@@ -82,7 +124,7 @@ def check_own_profile(clf: object, profile: Profile) -> None:
             "clf", expected="the Classifier of the profile", came=type(clf).__name__,
             remedy="Pass the classifier first, then its profile.",
         )  # fmt: skip
-    if quick_digest(clf) != profile.settings.model:
+    if quick_digest(clf) != _checked_profile(profile).settings.model:
         raise InvalidArgumentError(
             "profile",
             expected="a profile of this very classifier",

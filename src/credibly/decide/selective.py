@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from credibly.decide import thresholds
+from credibly.decide.arguments import check_score, checked_labels
 from credibly.decide.learned import Plain, TrustScore, as_score, score_from_json
 from credibly.decide.records import (
     UNREADABLE,
@@ -52,6 +53,7 @@ class Decision:
         scores: the score of each (N,); NaN where there is no profile, which is never accepted.
         threshold: scores at least this were accepted.
         names: names of the classes, if known.
+        class_count: how many classes the model has, if known; labels are checked by it.
     """
 
     classes: tuple[int | Abstention, ...]
@@ -59,6 +61,7 @@ class Decision:
     scores: Tensor
     threshold: float
     names: tuple[str, ...] | None = None
+    class_count: int | None = None
 
     @property
     def coverage(self) -> float:
@@ -74,7 +77,7 @@ class Decision:
 
     def accuracy(self, labels: Tensor) -> float:
         """Share of the answers that are right; NaN if there are none."""
-        truth = _checked_labels(labels, len(self.classes)).tolist()
+        truth = checked_labels(labels, len(self.classes), self.class_count).tolist()
         right = [c == y for c, y in zip(self.classes, truth, strict=True) if c is not ABSTAINED]
         return sum(right) / len(right) if right else float("nan")
 
@@ -88,7 +91,9 @@ class Decision:
             + (f", {unsolved} of them without a profile)" if unsolved else ")")
         ]
         if labels is not None:
-            lines.append(f"right among the answered: {self.accuracy(labels):.2%}")
+            right = self.accuracy(labels)
+            share = f"{right:.2%}" if answered else "nothing was answered"
+            lines.append(f"right among the answered: {share}")
         return "\n".join(lines)
 
 
@@ -132,6 +137,7 @@ class SelectiveClassifier:
             answer: 'model' or 'credible'.
         """
         _check(clf, profile, answer)
+        check_score(score)
         chosen = as_score(score, profile)
         threshold = thresholds.for_coverage(chosen(profile), coverage)
         origin = {"rule": "coverage", "coverage": float(coverage), "samples": len(profile)}
@@ -165,8 +171,10 @@ class SelectiveClassifier:
             answer: 'model' or 'credible'.
         """
         _check(clf, profile, answer)
+        check_score(score)
         chosen = as_score(score, profile)
-        correct = _answers(profile, answer).cpu() == _checked_labels(labels, len(profile))
+        truth = checked_labels(labels, *profile.fit.shape)
+        correct = _answers(profile, answer).cpu() == truth
         threshold = thresholds.for_risk(chosen(profile).cpu(), correct, risk, confidence)
         origin = {
             "rule": "risk", "risk": float(risk), "confidence": float(confidence),
@@ -190,7 +198,7 @@ class SelectiveClassifier:
 
     def decide(self, profile: Profile) -> Decision:
         """Answer or abstain for every sample; those without a profile are never answered."""
-        refuse_other_settings(self.settings, profile.settings)
+        refuse_other_settings(self.settings, profile)
         values = self.score(profile).double()
         accepted = values >= self.threshold
         answers = _answers(profile, self.answer)
@@ -198,7 +206,14 @@ class SelectiveClassifier:
             int(k) if yes else ABSTAINED
             for k, yes in zip(answers.tolist(), accepted.tolist(), strict=True)
         )
-        return Decision(classes, accepted, values, self.threshold, profile.settings.classes)
+        return Decision(
+            classes,
+            accepted,
+            values,
+            self.threshold,
+            profile.settings.classes,
+            profile.fit.shape[1],
+        )
 
     def save(self, path: str | Path) -> None:
         """Write a JSON file; see `load`."""
@@ -240,18 +255,6 @@ def _check(clf: object, profile: Profile, answer: Answer) -> None:
             came=repr(answer),
             remedy="'model' keeps the model's class; 'credible' takes the most credible one.",
         )
-
-
-def _checked_labels(labels: object, count: int) -> Tensor:
-    found = torch.as_tensor(labels).cpu()
-    if tuple(found.shape) != (count,):
-        raise InvalidArgumentError(
-            "labels",
-            expected=f"one label a sample, {count}",
-            came=f"shape {tuple(found.shape)}",
-            remedy="Pass the labels of the very samples of the profile.",
-        )
-    return found
 
 
 def _answers(profile: Profile, answer: Answer) -> Tensor:

@@ -28,7 +28,7 @@ from credibly.evaluate.rows import (
 )
 from credibly.model.classifier import Classifier
 from credibly.model.fingerprint import digest_of_parts, digest_of_tensor, quick_digest
-from credibly.problem.weights import auto_gamma
+from credibly.problem.weights import auto_gamma, check_gamma
 from credibly.profile.arguments import Progress, check_chunk_size, ticking
 from credibly.profile.credibility import credibility
 from credibly.profile.profile import Profile
@@ -107,6 +107,7 @@ class Study:
 
     def __post_init__(self) -> None:
         check_chunk_size(self.chunk_size)
+        check_gamma(self.gamma)  # before anything is written
         both = set(self.scores) & set(self.baselines)
         if both:
             raise InvalidArgumentError(

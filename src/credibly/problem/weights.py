@@ -46,6 +46,12 @@ def resolve_weights(
     return _in_precision([_positive(gamma, "gamma")] * count, "gamma", x0)
 
 
+def check_gamma(gamma: object) -> None:
+    """A gamma is 'auto' or a positive number, which can be said before there are inputs."""
+    if not (isinstance(gamma, str) and gamma == "auto"):
+        _positive(gamma, "gamma")
+
+
 def auto_gamma(
     clf: Classifier, x: Nested = None, *, kappa: float = 1.0, sample: int = 64, chunk_size: int = 64
 ) -> float:

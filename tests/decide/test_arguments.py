@@ -1,0 +1,131 @@
+"""What is not a profile, not a label, not a score, or of other settings is said in words."""
+
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import credibly as cr
+from tests.reference import models
+
+SOLVER = cr.LBFGS(steps=10)
+
+
+@pytest.fixture(scope="module")
+def clf():
+    return cr.Classifier(models.smooth_network(classes=3), classes=("a", "b", "c"))
+
+
+@pytest.fixture(scope="module")
+def profile(clf):
+    return cr.credibility(clf, models.inputs(120), gamma=200.0, solver=SOLVER)
+
+
+def calls(clf, profile):
+    labels = profile.fit.argmax(1)
+    rule = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5)
+    sets = cr.ConformalSets.fit(clf, profile, labels)
+    flag = cr.OutlierFlag.learn(clf, profile)
+    return {
+        "for_coverage": lambda p: cr.SelectiveClassifier.for_coverage(clf, p, 0.5),
+        "for_risk": lambda p: cr.SelectiveClassifier.for_risk(clf, p, labels, 0.2),
+        "for_alpha": lambda p: cr.SelectiveClassifier.for_alpha(clf, p, 0.5),
+        "decide": rule.decide,
+        "fit": lambda p: cr.ConformalSets.fit(clf, p, labels),
+        "sets": sets.sets,
+        "named": sets.named,
+        "learn a judge": lambda p: cr.Judge.learn(clf, p),
+        "learn a flag": lambda p: cr.OutlierFlag.learn(clf, p),
+        "flag": flag.flag,
+    }
+
+
+@pytest.mark.parametrize("bad", [models.inputs(120), models.inputs(120).numpy(), None, [1.0]])
+def test_inputs_in_place_of_a_profile_are_refused_with_the_remedy(clf, profile, bad):
+    words = re.escape("Make one with credibility(clf, x, gamma=...)")
+    for call in calls(clf, profile).values():
+        with pytest.raises(cr.InvalidArgumentError, match=rf"`profile`: .*{words}"):
+            call(bad)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (torch.arange(120) % 4, "classes from 0 to 2, got 3 for sample 3"),
+        (torch.arange(120) % 3 - 1, "-1 for sample 0"),
+        (["a"] * 120, "clf.classes.index"),
+        (np.array(["a"] * 120), "clf.classes.index"),
+        (torch.zeros(120), "float32"),
+    ],
+)
+def test_labels_are_checked_where_they_are_used(clf, profile, labels, words):
+    decision = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5).decide(profile)
+    for call in (
+        lambda: cr.SelectiveClassifier.for_risk(clf, profile, labels, 0.2),
+        lambda: decision.accuracy(labels),
+        lambda: decision.summary(labels),
+    ):
+        with pytest.raises(cr.InvalidArgumentError, match=rf"`labels`.*{words}"):
+            call()
+
+
+def test_labels_may_be_lists_and_small_integers(clf, profile):
+    decision = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5).decide(profile)
+    truth = profile.fit.argmax(1)
+    for labels in (truth.tolist(), truth.byte(), truth.numpy().astype(np.uint16)):
+        assert decision.accuracy(labels) == 1.0
+    assert replace(decision, class_count=None).accuracy(truth) == 1.0
+
+
+def test_a_summary_without_answers_says_so(clf, profile):
+    rule = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5)
+    decision = replace(rule, threshold=1e300).decide(profile)
+    labels = profile.fit.argmax(1)
+    assert math.isnan(decision.accuracy(labels))
+    assert decision.summary(labels).endswith("right among the answered: nothing was answered")
+
+
+def test_another_gamma_is_said_as_a_gamma(clf, profile):
+    rule = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5)
+    other = cr.credibility(clf, models.inputs(2), gamma=100.0, solver=SOLVER)
+    with pytest.raises(cr.InvalidArgumentError) as caught:
+        rule.decide(other)
+    assert "gamma 200, got gamma 100. Solve with gamma=200, or choose a" in str(caught.value)
+
+
+@pytest.mark.parametrize(("differing", "words"), [(0, "class 0 on: 7"), (700, "class 700 on: 7")])
+def test_long_weights_are_abbreviated(clf, profile, differing, words):
+    rule = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5)
+    many = [float(k + 10) for k in range(1000)]
+    rule = replace(rule, settings=replace(rule.settings, weights=tuple(many)))
+    many[differing] = 7.0
+    other = replace(profile, settings=replace(profile.settings, weights=tuple(many)))
+    with pytest.raises(cr.InvalidArgumentError, match=words) as caught:
+        rule.decide(other)
+    assert f"on: {differing + 10}, " in str(caught.value)
+    assert len(str(caught.value)) < 400
+    with pytest.raises(cr.InvalidArgumentError, match=r"1000 weights, .* got \(200, 200, 200\)"):
+        rule.decide(profile)
+
+
+@pytest.mark.parametrize("bad", [lambda p: p.risk, 3, ["margin"]])
+def test_a_score_that_is_neither_name_nor_trust_score_is_refused(clf, profile, bad):
+    for call in (
+        lambda: cr.SelectiveClassifier.for_coverage(clf, profile, 0.5, score=bad),
+        lambda: cr.SelectiveClassifier.for_risk(
+            clf, profile, profile.fit.argmax(1), 0.2, score=bad
+        ),
+        lambda: cr.OutlierFlag.learn(clf, profile, score=bad),
+    ):
+        with pytest.raises(cr.InvalidArgumentError, match=r"`score`.*TrustScore"):
+            call()
+
+
+def test_a_balanced_score_of_ones_own_is_public(clf, profile):
+    own = cr.Balanced.learn(profile, ("softmax_ratio", "predicted_ratio"), (1.0, 0.5))
+    assert own == cr.failure_score(profile)
+    rule = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5, score=own)
+    assert rule.decide(profile).coverage == 0.5
