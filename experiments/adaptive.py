@@ -19,6 +19,7 @@ with the same or with different --systems, --norm and --attacks; --processes sta
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import subprocess
@@ -90,7 +91,8 @@ def prepare(given: argparse.Namespace, folder: Folder) -> Subject:
     if ranks(given.systems):
         found |= folder.once("systems.json", lambda: calibration(clf, ordinary, found, given))
     other, box = _other(given, trained), trained.box(given.space)
-    return Subject(clf, x, labels, systems(found, given), other, box)
+    other_sha256 = None if other is None else sha256_of(given.transfer_model)
+    return Subject(clf, x, labels, systems(found, given), sha256, other, box, other_sha256)
 
 
 def weight(clf: cr.Classifier, held: Tensor, given: argparse.Namespace) -> dict[str, Any]:
@@ -162,6 +164,11 @@ def _other(given: argparse.Namespace, trained: Trained) -> cr.Classifier | None:
     if given.space == "normalised":  # back to pixels, by the statistics of the attacked one
         net = Affine(net, -trained.mean / trained.std, 1 / trained.std).eval()
     return cr.Classifier(Counted(net))
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _images(given: argparse.Namespace) -> tuple[Pair, Pair]:

@@ -49,16 +49,20 @@ class Subject:
         x: images (n, ...) in the units of that space.
         labels: their classes.
         systems: by letter, with thresholds.
+        sha256: of the file of the network.
         other: a network trained independently, or None.
         bounds: where the images of the space end.
+        other_sha256: of the file of that other network.
     """
 
     clf: cr.Classifier
     x: Tensor
     labels: Tensor
     systems: Mapping[str, cr.System]
+    sha256: str
     other: cr.Classifier | None = None
     bounds: Box = (0.0, 1.0)
+    other_sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ class Job:
         settings: what must not differ between runs in one folder.
         find: makes candidates (c, n, ...).
         early: whether to begin with it, because it takes long.
+        gamma: of the profile that the inputs depend on, or None; one folder has only one.
     """
 
     attack: str
@@ -82,6 +87,7 @@ class Job:
     settings: Settings
     find: Callable[[], Tensor]
     early: bool = False
+    gamma: float | None = None
 
     @property
     def library(self) -> str | None:
@@ -158,7 +164,8 @@ def _shared(
         )
     for name, attack in plain.items():
         find = Restarts(attack, clf, x, y)
-        yield Job(name, norm, eps, judges, described(attack), find)
+        gamma = None if attack.system is None else attack.system.gamma
+        yield Job(name, norm, eps, judges, described(attack), find, gamma=gamma)
     if judges != "b":
         once = replace(plain["pgd (A0)"], restarts=1)
         back = ScaledBack(once, clf, x, y)
@@ -169,9 +176,14 @@ def _shared(
         kinds: dict[str, Kind] = {"apgd-ce": "ce", "apgd-dlr-t": "dlr-targeted"}
         for name, kind in kinds.items():
             one = cr.TransferAPGD(**common, steps=given.apgd_steps, surrogate=source, kinds=(kind,))
-            settings = described(one) | ({"from": given.transfer_model.stem} if source else {})
+            settings = described(one) | (_origin(subject, given) if source else {})
             find = Targets(one, clf, x, y)
             yield Job(f"{title}{name} (A1)", norm, eps, judges, settings, find)
+
+
+def _origin(subject: Subject, given: argparse.Namespace) -> Settings:
+    """The other network: its name for readers, its SHA-256 because names are used again."""
+    return {"from": given.transfer_model.stem, "from SHA-256": subject.other_sha256}
 
 
 def _own(

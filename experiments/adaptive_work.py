@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 import credibly as cr
@@ -108,7 +109,7 @@ class Folder:
 def work(subject: Subject, todo: list[Job], folder: Folder) -> int:
     """Do what is missing, together with other processes; how many jobs this one did."""
     begin, mine, failures = time.perf_counter(), 0, 0
-    pending = sorted((job for job in todo if _possible(job, folder)), key=_order)
+    pending = sorted((job for job in todo if _possible(job, folder, subject)), key=_order)
     while pending:
         left = []
         for job in pending:
@@ -156,7 +157,7 @@ def successes(
 def _do(subject: Subject, job: Job, folder: Folder) -> str:
     """One job: make or read the inputs, judge, write the cells."""
     start, (passes, calls) = time.perf_counter(), _spent(subject)
-    candidates = _inputs(job, folder, subject.x)
+    candidates = _inputs(job, folder, subject)
     made = _spent(subject)[0]
     systems = {k: subject.systems[k] for k in job.systems}
     count = len(candidates)
@@ -187,29 +188,45 @@ def _do(subject: Subject, job: Job, folder: Folder) -> str:
             f"{facts['calls']} calls, {facts['seconds']:.1f} s")  # fmt: skip
 
 
-def _possible(job: Job, folder: Folder) -> bool:
+def _possible(job: Job, folder: Folder, subject: Subject) -> bool:
     """Whether the library is there, or the inputs, which may have been made elsewhere."""
-    if job.library is None or find_spec(job.library) is not None or folder.kept(job).exists():
+    if job.library is None or find_spec(job.library) is not None:
+        return True
+    if _kept(folder.kept(job), _key(job, subject)) is not None:
         return True
     print(f"{job.library} is not installed: {_title(job)} is left out", flush=True)
     return False
 
 
-def _inputs(job: Job, folder: Folder, like: Tensor) -> Tensor:
+def _inputs(job: Job, folder: Folder, subject: Subject) -> Tensor:
     if not (job.shared or job.library):
         return job.find()
-    path = folder.kept(job)
-    settings = json.dumps(plain(job.settings), sort_keys=True)
-    key = sha256(f"{settings}{digest([like])}".encode()).hexdigest()[:16]
-    if path.exists():
-        known = load_file(path)
-        if key in known:  # otherwise it was made by another run: it is made again
-            return known[key].to(like)
+    path, key = folder.kept(job), _key(job, subject)
+    known = _kept(path, key)
+    if known is not None:
+        return known.to(subject.x)
     found = job.find()
     partial = path.with_suffix(f".{os.getpid()}")
     save_file({key: found.contiguous().cpu()}, partial)
     partial.replace(path)
     return found
+
+
+def _kept(path: Path, key: str) -> Tensor | None:
+    """Inputs in a file; None where there are none, or those of another run."""
+    if not path.exists():
+        return None
+    with safe_open(path, "pt") as file:
+        return file.get_tensor(key) if key in file.keys() else None  # noqa: SIM118
+
+
+def _key(job: Job, subject: Subject) -> str:
+    """Everything that inputs depend on; folders of several networks may share them."""
+    parts = {
+        "settings": job.settings, "network": subject.sha256, "gamma": job.gamma,
+        "images": digest([subject.x, subject.labels]),
+    }  # fmt: skip
+    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def digest(tensors: list[Tensor]) -> str:

@@ -15,7 +15,7 @@ from experiments.adaptive_attacks import Job, jobs
 from experiments.adaptive_inputs import Counted, ScaledBack, Targets
 from experiments.adaptive_nearest import CarliniWagner, DeepFool
 from experiments.adaptive_tables import blocks, interval, printed
-from experiments.adaptive_work import Folder, successes, work
+from experiments.adaptive_work import Folder, _key, successes, work
 
 EPS = 0.05
 SMALL = [
@@ -155,9 +155,9 @@ def test_an_independent_network_gives_rows_of_its_own(finished, subject):
     torch.manual_seed(0)
     other = cr.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10)))
     given = adaptive.parsed(arguments(out, "--transfer-model", "other.safetensors"))
-    rows = {job.attack: job for job in jobs(replace(subject, other=other), given)}
+    rows = {job.attack: job for job in jobs(replace(subject, other=other, other_sha256="5"), given)}
     moved = rows["transferred apgd-ce (A1)"]
-    assert moved.settings["from"] == "other"
+    assert (moved.settings["from"], moved.settings["from SHA-256"]) == ("other", "5")
     assert "transferred apgd-dlr-t (A1)" in rows
     shift = (moved.find()[0] - subject.x).flatten(1)
     own = (rows["apgd-ce (A1)"].find()[0] - subject.x).flatten(1)
@@ -268,6 +268,37 @@ def test_inputs_are_made_once_for_all_systems(finished, subject):
 
     assert work(subject, [replace(job, find=never)], folder) == 1
     assert json.loads(folder.cell(job, "T").read_text("utf-8"))["success"] == before["success"]
+
+
+def test_inputs_are_kept_for_a_network_its_images_labels_and_gamma(finished, subject):
+    out, _ = finished
+    every = {job.attack: job for job in jobs(subject, adaptive.parsed(arguments(out)))}
+    pgd, inverse = every["pgd (A0)"], every["inverse map (A6)"]
+    assert pgd.gamma is None
+    assert inverse.gamma == subject.systems["B"].gamma
+    known = _key(inverse, subject)
+    others = [
+        _key(replace(inverse, gamma=1.0), subject),
+        _key(replace(inverse, settings={}), subject),
+        *(_key(inverse, replace(subject, **{name: value})) for name, value in (
+            ("sha256", "other"), ("x", 1 - subject.x), ("labels", subject.labels.roll(1)),
+        )),
+    ]  # fmt: skip
+    assert len({known, *others}) == 6
+
+
+def test_another_file_of_the_same_name_is_noticed(tmp_path, subject):
+    folder = Folder(tmp_path, tmp_path / "inputs")
+    folder.prepare()
+    given = adaptive.parsed(arguments(tmp_path, "--transfer-model", "other.safetensors"))
+    todo = [
+        next(job for job in jobs(replace(subject, other=subject.clf, other_sha256=sha), given)
+             if job.attack == "transferred apgd-ce (A1)")
+        for sha in ("5", "6")
+    ]  # fmt: skip
+    assert work(subject, todo[:1], folder) == 1
+    with pytest.raises(InvalidArgumentError, match=r"from SHA-256.*another folder"):
+        work(subject, todo[1:], folder)
 
 
 def test_files_of_images_are_read_and_checked(tmp_path):

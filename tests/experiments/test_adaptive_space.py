@@ -97,10 +97,10 @@ def test_the_nearest_input_is_the_same_point_in_both_spaces():
     assert bool((nearest != moved).any())
 
 
-def saved(path, mean, std, channels=1):
-    torch.manual_seed(0)
+def saved(path, mean, std, channels=1, seed=0, **more):
+    torch.manual_seed(seed)
     net = networks.build("resnet18, max-pool", channels=channels, classes=10)
-    facts = {"arch": "resnet18, max-pool", "mean": mean, "std": std}
+    facts = {"arch": "resnet18, max-pool", "mean": mean, "std": std, **more}
     networks.save(path, net, facts)
     return path
 
@@ -149,3 +149,27 @@ def test_a_folder_keeps_one_gamma(tmp_path):
     subject = adaptive.prepare(given, folder)
     assert {subject.systems[k].gamma for k in "BAT"} == {50.0}
     assert json.loads((tmp_path / "systems.json").read_text("utf-8"))["gamma"] == 50.0
+
+
+def pgd_of(model, tmp_path, out):
+    """What PGD found for a network, with the folder of inputs that all networks share."""
+    test = tmp_path / "test.npz"
+    images = np.random.default_rng(0).integers(0, 256, (2, 28, 28), dtype=np.uint8)
+    np.savez(test, images=images, labels=np.arange(2, dtype=np.uint8))
+    adaptive.main(
+        ["--model", str(model), "--test", str(test), "--radii", "0.1", "--attacks", "pgd (A0)",
+         "--systems", "B", "--no-sanity", "--out", str(tmp_path / out), "--inputs",
+         str(tmp_path / "inputs"), "--images", "2", "--pgd-steps", "2", "--pgd-restarts", "1",
+         "--gamma", "200", "--effort", "0.1"]
+    )  # fmt: skip
+    return next(iter(load_file(tmp_path / "inputs" / "linf-0.1-pgd-A0.safetensors").items()))
+
+
+def test_inputs_of_one_network_are_not_taken_for_those_of_another(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one = saved(tmp_path / "a" / "net.safetensors", "0.286", "0.353")
+    two = saved(tmp_path / "b" / "net.safetensors", "0.286", "0.353", seed=1)
+    first, second = pgd_of(one, tmp_path, "one"), pgd_of(two, tmp_path, "two")
+    assert first[0] != second[0]
+    assert not torch.equal(first[1], second[1])
