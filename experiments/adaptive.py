@@ -24,7 +24,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from torch import Tensor
 import credibly as cr
 from credibly.data.sample import load_sample
 from credibly.decide.learned import score_from_json
+from credibly.decide.thresholds import for_coverage
 from credibly.errors import FileFormatError, InvalidArgumentError
 from experiments import cifar10, networks
 from experiments.adaptive_attacks import RADII, SYSTEMS, Subject, jobs, ranks
@@ -46,8 +47,6 @@ from experiments.paper.settings import SPACES
 from experiments.paper.world import World
 
 COVERAGE = {"A": 0.9, "T": 0.95}
-HELD_OUT = 2000
-"""Images at the end of the training set on which the networks were not trained."""
 
 Pair = tuple[Tensor, Tensor]
 
@@ -71,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def prepare(given: argparse.Namespace, folder: Folder) -> Subject:
     """Load everything, and set the systems up on held-out images, once for a folder."""
     trained, sha256 = _network(given)
-    test, held = _images(given)
+    test, held = _images(given, trained.facts)
     refuse_common(test[0], held[0])
     net = trained.in_space(given.space)
     clf = cr.Classifier(Counted(net.to(given.device).eval().requires_grad_(False)))
@@ -110,10 +109,9 @@ def calibration(
         chunk_size=given.chunk_size, progress=False,
     )  # fmt: skip
     scores = {"A": cr.failure_score(profile), "T": cr.tamper_score(profile)}
-    thresholds = {}
-    for letter, score in scores.items():
-        ranked = score(profile).double().sort(descending=True).values
-        thresholds[letter] = float(ranked[max(1, round(COVERAGE[letter] * len(ranked))) - 1])
+    thresholds = {
+        letter: for_coverage(score(profile), COVERAGE[letter]) for letter, score in scores.items()
+    }
     named = {letter: score.as_json() for letter, score in scores.items()}
     return plain({**found, "coverage": COVERAGE, "thresholds": thresholds, "scores": named})
 
@@ -171,7 +169,7 @@ def sha256_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _images(given: argparse.Namespace) -> tuple[Pair, Pair]:
+def _images(given: argparse.Namespace, facts: Mapping[str, str]) -> tuple[Pair, Pair]:
     """The images that are attacked, and those that set thresholds, as pixels."""
     count, held_count = given.images, given.held_out_images
     if given.model is None:
@@ -180,18 +178,28 @@ def _images(given: argparse.Namespace) -> tuple[Pair, Pair]:
         first, last = known, known
     else:
         first = _arrays(given.test) if given.test else _cifar10(given.data, "test")
-        last = _held_out(given, first)
+        last = _held_out(given, facts, first)
     test = first[0][:count], first[1][:count]
     return test, (last[0][-held_count:], last[1][-held_count:])
 
 
-def _held_out(given: argparse.Namespace, like: Pair) -> Pair:
-    """The end of the training set; nothing where nothing was given and nothing is needed."""
+def _held_out(given: argparse.Namespace, facts: Mapping[str, str], like: Pair) -> Pair:
+    """A file, or as much of the end of the training set as the network was trained without."""
+    if given.held_out is not None:
+        return _arrays(given.held_out)
+    count = int(facts.get("held_out", "0"))
     unneeded = given.gamma is not None and not ranks(given.systems)
-    if unneeded and given.held_out is None and given.data is None:
+    if unneeded and (given.data is None or count < 1):
         return like[0][:0], like[1][:0]
-    images, labels = _arrays(given.held_out) if given.held_out else _cifar10(given.data, "train")
-    return images[-HELD_OUT:], labels[-HELD_OUT:]
+    if given.data is not None and count < 1:
+        raise InvalidArgumentError(
+            "--held-out",
+            expected="images that the network was not trained on",
+            came="none, and the network's file names no held-out slice of its training set",
+            remedy="Pass an .npz with images and labels.",
+        )
+    images, labels = _cifar10(given.data, "train")
+    return images[-count:], labels[-count:]
 
 
 def _cifar10(folder: Path | None, part: str) -> Pair:

@@ -23,7 +23,7 @@ class Recipe:
 
     The paper gives batch, weight decay, augmentation and epochs. It names no schedule of the step
     size; ours falls from Adam's default .001 to zero along a cosine, which reaches the paper's
-    accuracies in far fewer epochs than its 600.
+    accuracies in far fewer epochs than its 600. ResNet-18 on CIFAR-10 takes 150 to reach 93 %.
     """
 
     dataset: str
@@ -37,7 +37,7 @@ class Recipe:
 
 
 RECIPES = {
-    "cifar10-resnet18": Recipe("cifar10", "resnet18, no max-pool", 100, 250, augment=True),
+    "cifar10-resnet18": Recipe("cifar10", "resnet18, no max-pool", 150, 250, augment=True),
     "cifar10-densenet169": Recipe("cifar10", "densenet169", 60, 250, augment=True),
     "cifar10-resnet18-without-3-9": Recipe(
         "cifar10", "resnet18, no max-pool", 60, 250, augment=True, left_out=(3, 9)
@@ -72,11 +72,20 @@ class Images:
 
 @dataclass(frozen=True)
 class Data:
-    """What is trained on, what choices are made on, and what is measured once."""
+    """What is trained on, what choices are made on, and what is measured once.
+
+    Attributes:
+        train: trained on.
+        held_out: for choices.
+        test: measured once.
+        kept_back: images at the end of the training set that are not trained on, those of classes
+            that are left out counted: whoever cuts them off again needs this number.
+    """
 
     train: Images
     held_out: Images
     test: Images
+    kept_back: int
 
 
 def load_data(recipe: Recipe, folder: Path, *, held_out: int = HELD_OUT) -> Data:
@@ -84,7 +93,8 @@ def load_data(recipe: Recipe, folder: Path, *, held_out: int = HELD_OUT) -> Data
     everything, test = (read(recipe.dataset, folder, part) for part in ("train", "test"))
     cut = len(everything) - held_out
     parts = (everything.select(slice(cut)), everything.select(slice(cut, None)), test)
-    return Data(*(part.without(recipe.left_out) for part in parts))
+    known, choices, measured = (part.without(recipe.left_out) for part in parts)
+    return Data(known, choices, measured, kept_back=held_out)
 
 
 def read(dataset: str, folder: Path, part: str) -> Images:

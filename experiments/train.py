@@ -52,10 +52,10 @@ class Run:
         """Weights and Adam's memory after the last stored epoch."""
         return self.out / f"{self.name}-seed{self.seed}.unfinished.safetensors"
 
-    @property
-    def settings(self) -> str:
+    def settings(self, data: Data) -> str:
         """What must agree for a run to be gone on with."""
-        return json.dumps({**asdict(self.recipe), "seed": self.seed}, sort_keys=True)
+        sizes = {"trained_on": len(data.train), "held_out": data.kept_back}
+        return json.dumps({**asdict(self.recipe), "seed": self.seed, **sizes}, sort_keys=True)
 
 
 def train(run: Run, data: Data, say: Saying = print) -> Path:
@@ -63,14 +63,15 @@ def train(run: Run, data: Data, say: Saying = print) -> Path:
     run.out.mkdir(parents=True, exist_ok=True)
     step = _step(run, data)
     once = runner(step)
-    begin = _resume(run, step, say)
+    settings = run.settings(data)
+    begin = _resume(run, step, settings, say)
     clock = stored = time.perf_counter()
     for epoch in range(begin, run.recipe.epochs):
         loss = _epoch(run, step, once, epoch)
         now = time.perf_counter()
         say(f"{now - clock:6.0f} s  epoch {epoch + 1}/{run.recipe.epochs}: loss {loss:.4f}")
         if now - stored > run.save_every:
-            _store(run, step, epoch + 1)
+            _store(run, step, settings, epoch + 1)
             stored = now
     facts = _facts(run, data, step, time.perf_counter() - clock)
     networks.save(run.target, step.net, facts)
@@ -112,22 +113,22 @@ def _epoch(run: Run, step: Step, once: Callable[[], None], epoch: int) -> float:
     return float(step.total) / len(plans)
 
 
-def _store(run: Run, step: Step, epoch: int) -> None:
+def _store(run: Run, step: Step, settings: str, epoch: int) -> None:
     state = {name: value.contiguous().cpu() for name, value in step.state().items()}
     fresh = run.unfinished.with_suffix(".part")
-    save_file(state, fresh, metadata={"epoch": str(epoch), "settings": run.settings})
+    save_file(state, fresh, metadata={"epoch": str(epoch), "settings": settings})
     fresh.replace(run.unfinished)
 
 
-def _resume(run: Run, step: Step, say: Saying) -> int:
+def _resume(run: Run, step: Step, settings: str, say: Saying) -> int:
     if not run.unfinished.exists():
         return 0
     with safe_open(run.unfinished, "pt") as file:
         facts = file.metadata()
-        if facts["settings"] != run.settings:
+        if facts["settings"] != settings:
             message = (
                 f"{run.unfinished} was begun with other settings ({facts['settings']}); remove it "
-                f"to begin anew with {run.settings}."
+                f"to begin anew with {settings}."
             )
             raise ValueError(message)
         step.restore({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
@@ -155,9 +156,9 @@ def _facts(run: Run, data: Data, step: Step, seconds: float) -> dict[str, str]:
         **dict(zip(("mean", "std"), moments, strict=True)),
         "dataset": recipe.dataset,
         "left_out": ",".join(str(v) for v in recipe.left_out),
-        "recipe": run.settings,
+        "recipe": run.settings(data),
         "trained_on": str(len(data.train)),
-        "held_out": str(len(data.held_out)),
+        "held_out": str(data.kept_back),
         "seconds": f"{seconds:.0f}",
         "made_with": f"credibly {credibly.__version__}, torch {torch.__version__}, {device}",
     }

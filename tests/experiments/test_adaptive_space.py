@@ -2,6 +2,7 @@
 
 import json
 import re
+from argparse import Namespace
 
 import numpy as np
 import pytest
@@ -173,3 +174,23 @@ def test_inputs_of_one_network_are_not_taken_for_those_of_another(tmp_path):
     first, second = pgd_of(one, tmp_path, "one"), pgd_of(two, tmp_path, "two")
     assert first[0] != second[0]
     assert not torch.equal(first[1], second[1])
+
+
+def test_held_out_images_are_those_the_network_was_trained_without(monkeypatch):
+    def split(_folder, part):
+        start = {"train": 100, "test": 0}[part]
+        values = torch.arange(start, start + 20)
+        return Namespace(images=values.reshape(-1, 1, 1, 1) / 255, labels=values)
+
+    monkeypatch.setattr(adaptive.cifar10, "load", split)
+    common = ["--out", "x", "--model", "y", "--data", "z", "--images", "3"]
+    given = adaptive.parsed(common)
+    for count in (4, 7):
+        test, held = adaptive._images(given, {"held_out": str(count)})
+        assert test[1].tolist() == [0, 1, 2]
+        assert held[1].tolist() == list(range(120 - count, 120))
+    for facts in ({"held_out": "0"}, {}):
+        with pytest.raises(InvalidArgumentError, match="no held-out slice"):
+            adaptive._images(given, facts)
+        unneeded = adaptive.parsed([*common, "--systems", "B", "--gamma", "200"])
+        assert len(adaptive._images(unneeded, facts)[1][0]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from experiments import networks, recipes
+from experiments import evidence_subject, networks, recipes
 from experiments.densenet169 import DenseNet169
 from experiments.recipes import Data, Images, Recipe
 from experiments.resnet18 import ResNet18
@@ -27,7 +28,7 @@ def images(count: int, *, classes: int = 3, seed: int = 0) -> Images:
 
 
 def data(seed: int = 0) -> Data:
-    return Data(images(9, seed=seed), images(3, seed=1), images(3, seed=2))
+    return Data(images(9, seed=seed), images(3, seed=1), images(3, seed=2), kept_back=3)
 
 
 def test_crops_are_those_of_a_loop() -> None:
@@ -66,6 +67,41 @@ def test_the_last_images_are_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(found.train.pixels, everything["train"].pixels[:7])
     assert torch.equal(found.held_out.pixels, everything["train"].pixels[7:])
     assert torch.equal(found.test.labels, everything["test"].labels)
+    assert found.kept_back == 3
+
+
+def test_eight_classes_are_chosen_for_on_the_images_they_were_trained_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = {"train": images(40, classes=10), "test": images(20, classes=10, seed=9)}
+    monkeypatch.setattr(recipes, "read", lambda _dataset, _folder, part: everything[part])
+    eight = replace(RECIPE, epochs=1, left_out=(3, 9))
+    found = recipes.load_data(eight, Path(), held_out=15)
+    assert len(found.held_out) == 12
+    facts = networks.load(train(Run("net", eight, 0, tmp_path), found, lambda _: None)).facts
+    assert facts["held_out"] == "15"
+
+    def split(_dataset: str, _folder: Path, part: str) -> evidence_subject.Labelled:
+        return evidence_subject.Labelled(everything[part].pixels / 255, everything[part].labels)
+
+    monkeypatch.setattr(evidence_subject, "split_of", split)
+    given = Namespace(held_out=None, dataset="cifar10", data=tmp_path)
+    again = evidence_subject.held_out_slice(given, facts)
+    assert torch.equal(again.images, found.held_out.pixels / 255)
+    assert torch.equal(again.labels, found.held_out.labels)
+
+
+def test_a_run_that_held_nothing_out_is_not_gone_on_with_otherwise(tmp_path: Path) -> None:
+    def stop(line: str) -> None:
+        if "epoch 2" in line:
+            raise KeyboardInterrupt
+
+    run = Run("net", RECIPE, 0, tmp_path, save_every=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        train(run, replace(data(), kept_back=0), stop)
+    for other in (data(), replace(data(), kept_back=0, train=images(8))):
+        with pytest.raises(ValueError, match="other settings"):
+            train(run, other, lambda _: None)
 
 
 def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path: Path) -> None:
