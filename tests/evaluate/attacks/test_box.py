@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -102,6 +103,32 @@ def test_auto_pgd_finds_the_corner_of_a_linear_model():
     torch.testing.assert_close(found, best, rtol=1e-3, atol=1e-4)
 
 
+def strength(seed):
+    """The loss that Auto-PGD reaches on a ReLU network in pixels, and in normalised units."""
+    g = torch.Generator().manual_seed(seed)
+    first = torch.randn(48, 32, generator=g, dtype=torch.float64)
+    last = torch.randn(32, 5, generator=g, dtype=torch.float64) / 4
+    mean = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64).reshape(3, 1, 1)
+    std, eps = 0.25, 0.2
+
+    def net(x):
+        return ((x.flatten(1) - 0.5) @ first).relu() @ last
+
+    shares = 2 * torch.rand(40, 3, 4, 4, generator=g, dtype=torch.float64) - 0.5
+    x = shares.clamp(0, 1)  # half of the features lie on a bound
+    labels = net(x).argmax(1)
+    plain = cr.TransferAPGD(eps=eps, bounds=(0.0, 1.0), steps=20, kinds=("ce",))
+    moved = replace(plain, eps=eps / std, bounds=(-mean / std, (1 - mean) / std))
+    clf = cr.Classifier(lambda z: net(z * std + mean))
+    found = plain(cr.Classifier(net), x, labels), moved(clf, (x - mean) / std, labels) * std + mean
+    return [float(torch.nn.functional.cross_entropy(net(v), labels)) for v in found]
+
+
+def test_auto_pgd_is_as_strong_in_normalised_units_as_in_pixels():
+    pixels, normalised = (sum(values) for values in zip(*map(strength, range(4)), strict=True))
+    assert normalised >= 0.98 * pixels
+
+
 def test_the_outer_box_holds_for_all_channels():
     assert outer(BOX) == (-1.5, 2.0)
     assert outer((0.0, HIGH)) == (0.0, 2.0)
@@ -116,12 +143,29 @@ def test_the_outer_box_holds_for_all_channels():
         ((LOW,), "low, high"),
         (((-1.0, 0.0, 0.0), HIGH), "inputs leave them"),
         ((0.0, 0.1), "inputs span"),
+        ((torch.tensor(LOW[:2]), HIGH), "3 of them"),
+        ((LOW, torch.ones(3, 4, 4)), "3 of them"),
+        ((LOW, torch.tensor([True] * 3)), "3 of them"),
     ],
 )
 def test_bounds_that_cannot_be_are_refused(bounds, words):
     _, clf = classifier()
     with pytest.raises(cr.InvalidArgumentError, match=words):
         cr.PGD(eps=0.1, bounds=bounds, steps=1)(clf, images(), torch.zeros(6, dtype=torch.long))
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("array", [torch.tensor, np.array], ids=["tensor", "array"])
+def test_tensors_and_arrays_of_one_number_a_channel_are_tuples(name, array):
+    weight, clf = classifier()
+    x = images()
+    labels = (x.flatten(1) @ weight).argmax(1)
+    box = (array(LOW).reshape(3, 1, 1), array(HIGH))
+    attack = replace(ATTACKS[name], bounds=box, steps=2)
+    assert attack == replace(ATTACKS[name], steps=2)
+    assert torch.equal(attack(clf, x, labels), replace(ATTACKS[name], steps=2)(clf, x, labels))
+    single = replace(ATTACKS[name], bounds=(array(-1.5), array(2.0)))
+    assert single.bounds == (-1.5, 2.0)
 
 
 def test_rows_without_numbers_do_not_break_the_bounds():

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
 from credibly.evaluate.attacks.ball import Ball, Norm
-from credibly.evaluate.attacks.box import Box, check_box
+from credibly.evaluate.attacks.box import Box, check_box, plain_box
 from credibly.evaluate.attacks.noise import sample_keys, with_stream
 from credibly.evaluate.attacks.system import System, worst_verdict
 from credibly.model.checks import check_model
@@ -57,7 +57,8 @@ class Attack(ABC):
         eps: radius of the ball around each input, in the units of the inputs.
         norm: 'linf' or 'l2'.
         bounds: smallest and largest value of a feature, such as (0.0, 1.0), or None. Each may be
-            a tuple with one number a channel (axis 1), for normalised images.
+            a tuple with one number a channel (axis 1), for normalised images. Tensors and arrays
+            of one number a channel become tuples.
         steps: steps of each restart.
         step_size: length of a step in the norm of the ball; None: 2.5 eps / steps.
         restarts: independent starts; the worst for the system is returned.
@@ -80,6 +81,7 @@ class Attack(ABC):
     needs_profile: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "bounds", plain_box(self.bounds))  # settings are plain values
         radius = real_number(self.eps)
         good = radius is not None and math.isfinite(radius) and radius >= 0
         require(good, "eps", "a finite number >= 0", self.eps, _REMEDY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -19,6 +20,7 @@ Box = tuple[End, End]
 
 def check_box(bounds: object, x0: Tensor) -> Box | None:
     """Bounds as numbers or as tuples of numbers that the inputs themselves keep."""
+    bounds = plain_box(bounds)
     if not isinstance(bounds, tuple | list) or not apart(bounds):
         return check_bounds(bounds, x0)  # type: ignore[arg-type]
     count = x0.shape[1] if x0.dim() > 1 else 0
@@ -34,6 +36,13 @@ def check_box(bounds: object, x0: Tensor) -> Box | None:
         )
     _refuse_outside((low, high), x0)
     return low, high
+
+
+def plain_box(bounds: object) -> object:
+    """Ends that are tensors or arrays, such as (channels, 1, 1), as numbers; others as they are."""
+    if not isinstance(bounds, tuple | list):
+        return bounds
+    return tuple(_listed(e) if isinstance(e, Tensor | np.ndarray) else e for e in bounds)
 
 
 def ends(bounds: Box, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -66,6 +75,14 @@ def _refuse_outside(box: Box, x0: Tensor) -> None:
             came=f"{box}; {int(outside.sum())} of {len(x0)} inputs leave them",
             remedy="Widen the bounds, or clamp the inputs first.",
         )
+
+
+def _listed(end: Tensor | np.ndarray) -> object:
+    """One number, or a tuple of them; what has two long axes stays nested, and is refused."""
+    if end.ndim == 0:
+        return end.item()
+    flat = math.prod(end.shape) == max(end.shape)
+    return tuple((end.reshape(-1) if flat else end).tolist())
 
 
 def _end(end: object, count: int) -> tuple[float, ...] | None:

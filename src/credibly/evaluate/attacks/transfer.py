@@ -110,7 +110,8 @@ def _in_unit_box(clf: Classifier, bounds: Box) -> Callable[[Tensor], Tensor]:
     """The model on the unit box that the library wants, one scale for all features.
 
     Channels with bounds of their own are clamped here, as the projection at the end does: what the
-    library judges is what is returned, and it sees no slope where nothing can be gained.
+    library judges is what is returned. The slope passes the clamp as if it were not there. Without
+    one, a feature that was once stepped across its bound could never come back.
     """
     low, high = outer(bounds)
     own = apart(bounds)
@@ -118,7 +119,9 @@ def _in_unit_box(clf: Classifier, bounds: Box) -> Callable[[Tensor], Tensor]:
     def predict(z: Tensor) -> Tensor:
         with differentiable(clf):
             x = low + (high - low) * z
-            outputs = clf.logits(x.clamp(*ends(bounds, x)) if own else x)
+            if own:  # the value is the clamped one, exactly; the slope is that of x
+                x = x.detach().clamp(*ends(bounds, x)) + (x - x.detach())
+            outputs = clf.logits(x)
             return clf.loss.two_classes(outputs) if outputs.shape[1] == 1 else outputs
 
     return predict
