@@ -9,13 +9,14 @@ Unaware of it they would see the bare model alone, which the row `pgd on the mar
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from torch import Tensor
 
 import credibly as cr
+from credibly.errors import InvalidArgumentError
 from credibly.evaluate.attacks.box import Box
 from credibly.evaluate.attacks.transfer import Kind
 from experiments.adaptive_inputs import Nearest, Restarts, ScaledBack, Targets
@@ -117,8 +118,21 @@ def jobs(subject: Subject, given: argparse.Namespace) -> list[Job]:
                 found += _own(subject, given, norm, eps, letter)
         if given.sanity:
             found += _sanity(subject, given, norm, judges)
+    refuse_unknown(given.attacks or [], [job.attack for job in found])
     wanted = (job for job in found if given.attacks is None or _named(job.attack, given.attacks))
     return [replace(job, settings={"space": given.space, **job.settings}) for job in wanted]
+
+
+def refuse_unknown(wanted: Sequence[str], known: Sequence[str]) -> None:
+    """Every part of a name that was asked for must be in a name."""
+    unknown = [part for part in wanted if not any(part in name for name in known)]
+    if unknown:
+        raise InvalidArgumentError(
+            "--attacks",
+            expected=f"parts of the names {'; '.join(dict.fromkeys(known))}",
+            came=", ".join(unknown),
+            remedy="Check the names, and whether --systems and --transfer-model bring them.",
+        )
 
 
 def ranks(systems: str) -> bool:

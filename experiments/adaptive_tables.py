@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ TITLES = {
     "A": "A: the model's class is wrong, and answered",
     "T": "T: the model's class is wrong, and not flagged as tampered with",
 }
+_AIMED = re.compile(r"A[2-5]|on the system|profile left out")
+"""In the names of attacks on one system. The others are on the bare model, or for all (A6)."""
+
 _SUFFIX = f", {LONGER} times the steps"
 Cell = dict[str, Any]
 
@@ -52,6 +56,12 @@ class Block:
         """Rows, by the number of the attack."""
         names = {name for name, eps in self.cells if eps in self.radii and _SUFFIX not in name}
         return sorted(names, key=lambda name: (name.partition("(")[2], name))
+
+    @property
+    def title(self) -> str:
+        """What success means; and whether only attacks that know nothing of the system were run."""
+        aimed = self.system == "b" or any(_AIMED.search(name) for name, _ in self.cells)
+        return TITLES[self.system] + ("" if aimed else "; not attacked on purpose")
 
     def worst(self, eps: float) -> list[bool]:
         """Of each image whether anything breaks it: attacks, the clean image, or a nearest one.
@@ -124,7 +134,7 @@ def printed(out: Path) -> dict[str, Any]:
 
 def _printed(block: Block) -> dict[str, Any]:
     radii = block.radii
-    print(f"\n{TITLES[block.system]} ({block.norm}, {len(block.clean['success'])} images)")
+    print(f"\n{block.title} ({block.norm}, {len(block.clean['success'])} images)")
     rows: dict[str, Any] = {}
     width = max(len(name) for name in (*block.attacks, *block.nearest, "lowest to highest restart"))
     print(f"{'attack':<{width}} " + " ".join(f"{eps:>13g}" for eps in radii))

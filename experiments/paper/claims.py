@@ -119,6 +119,11 @@ def verdict(readings: Sequence[Reading]) -> Verdict:
     return "partly"
 
 
+def is_small(record: Mapping[str, Any]) -> bool:
+    """Whether a figure is of the small scale, which is that of the embedded network."""
+    return bool(record["settings"]["dataset"] == "embedded")
+
+
 def write(out: Path) -> None:
     """claims.json from the figures in a folder, and the table on the screen."""
     from experiments.paper.statements import all_claims, nearest_readings
@@ -130,7 +135,7 @@ def write(out: Path) -> None:
     }
     if not records:
         return
-    small = any(record["settings"]["dataset"] == "embedded" for record in records.values())
+    small = any(is_small(record) for record in records.values())
     found = [claim.record() for claim in all_claims(records)]
     scale = "small, with the embedded network: it says nothing about the paper" if small else "full"
     nearest = nearest_readings(records)

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 import credibly as cr
-from credibly.errors import CrediblyError
+from credibly.errors import CrediblyError, InvalidArgumentError
 from experiments.paper import claims, knowing, settings
 from experiments.paper.cache import Cache, say
+from experiments.paper.claims import is_small
 from experiments.paper.files import read_json, write_json
 from experiments.paper.kinds import measured
 from experiments.paper.knowing import Table
@@ -23,6 +24,8 @@ from experiments.paper.settings import SPACES, Figure
 from experiments.paper.world import World
 
 PICTURES = (".svg", ".png")
+FULL, SMALL = Path("results/paper"), Path(".cache/paper-small")
+"""Where figures go if nothing else is said."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(given: argparse.Namespace) -> int:
     """Compute, write, draw and judge."""
+    if given.small:
+        refuse_full(given.out)
     world = World(
         given.checkpoints,
         {"cifar10": given.cifar10, "fashion-mnist": given.fashion_mnist},
@@ -56,6 +61,19 @@ def run(given: argparse.Namespace) -> int:
     if skipped:
         say(f"not made: {', '.join(skipped)}")
     return 1 if skipped and given.figure else 0
+
+
+def refuse_full(out: Path) -> None:
+    """Small figures, and claims judged by them, may not replace those of the full scale."""
+    there = [name for name in settings.names() if (out / f"{name}.json").exists()]
+    full = [name for name in there if not is_small(read_json(out / f"{name}.json"))]
+    if full:
+        raise InvalidArgumentError(
+            "--out",
+            expected="with --small, a folder without figures of the full scale",
+            came=f"{out}, with {', '.join(full)}",
+            remedy=f"Leave --out away (then it is {SMALL}), or choose another folder.",
+        )
 
 
 def make_figure(
@@ -165,9 +183,12 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--small", action="store_true", help="the embedded network, in a minute")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--cache", type=Path, default=Path(".cache/paper"))
-    parser.add_argument("--out", type=Path, default=Path("results/paper"))
+    parser.add_argument("--out", type=Path, help=f"default {FULL}, with --small {SMALL}")
     parser.add_argument("--adaptive", type=Path, nargs="*", metavar="FOLDER_OR_FILE",
                         help="tables of experiments.adaptive to set beside the figures; default "
                         f"results/{knowing.PATTERN}")  # fmt: skip
     parser.add_argument("--draw", action="store_true", help="only draw, from the JSON in --out")
-    return parser.parse_args(arguments)
+    given = parser.parse_args(arguments)
+    if given.out is None:
+        given.out = SMALL if given.small else FULL
+    return given

@@ -97,7 +97,9 @@ def read_tables(paths: Sequence[Path]) -> list[Table]:
         named = isinstance(record, dict) and record.get("network_sha256") and record.get("space")
         if not named:
             say(
-                f"{path.name} does not name its network's SHA-256 and space (older format): ignored"
+                f"{path.name} does not name its network's SHA-256 and space (older format; make it "
+                "again by python -m experiments.adaptive --out NEW_FOLDER --json "
+                f"{path.name}, with its --model): ignored"
             )
             continue
         try:

@@ -102,6 +102,21 @@ def test_the_worst_case_is_that_of_a_naive_loop(finished):
         assert block.worst(EPS) == naive
 
 
+def test_systems_that_nobody_aimed_at_are_named_so(finished):
+    out, _ = finished
+    titles = {block.system: block.title for block in blocks(out)}
+    assert titles["A"].endswith("answered; not attacked on purpose")
+    assert not any("on purpose" in titles[letter] for letter in "bBT")
+
+
+def test_attacks_that_there_are_not_are_refused(finished, subject):
+    out, _ = finished
+    with pytest.raises(InvalidArgumentError, match=r"pgd \(A0\); .*A9, fgsm"):
+        jobs(subject, adaptive.parsed(arguments(out, "--attacks", "A9", "pgd", "fgsm")))
+    with pytest.raises(InvalidArgumentError, match="--transfer-model"):
+        jobs(subject, adaptive.parsed(arguments(out, "--attacks", "transferred")))
+
+
 def test_a_folder_of_other_settings_is_refused(finished):
     out, _ = finished
     with pytest.raises(InvalidArgumentError, match="another folder"):

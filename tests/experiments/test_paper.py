@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -294,3 +295,23 @@ def test_an_adaptive_table_is_joined_without_computing_anything(made, tmp_path, 
     assert (
         "attacker who knows (worst of A0-A8), 40 images" in (tmp_path / f"{name}.svg").read_text()
     )
+
+
+def test_small_figures_do_not_go_where_those_of_the_full_scale_are():
+    assert command.parsed(["--small"]).out == Path(".cache/paper-small")
+    assert command.parsed([]).out == Path("results/paper")
+    assert command.parsed(["--small", "--out", "here"]).out == Path("here")
+
+
+def test_a_figure_of_the_full_scale_is_not_replaced_by_a_small_one(tmp_path, capsys):
+    path = tmp_path / "out" / "seeds.json"
+    path.parent.mkdir()
+    text = json.dumps({"settings": {"dataset": "cifar10"}})
+    path.write_text(text, "utf-8")
+    for figure in ("seeds", "compromise"):  # the claims would be replaced by either
+        assert command.main(arguments(tmp_path, "--figure", figure)) == 1
+        assert "with seeds" in capsys.readouterr().out
+    assert [p.name for p in path.parent.iterdir()] == ["seeds.json"]
+    assert path.read_text("utf-8") == text
+    path.write_text(json.dumps({"settings": {"dataset": "embedded"}}), "utf-8")
+    command.refuse_full(path.parent)
