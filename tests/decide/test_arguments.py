@@ -38,6 +38,7 @@ def calls(clf, profile):
         "sets": sets.sets,
         "named": sets.named,
         "learn a judge": lambda p: cr.Judge.learn(clf, p),
+        "judge": cr.Judge.learn(clf, profile).judge,
         "learn a flag": lambda p: cr.OutlierFlag.learn(clf, p),
         "flag": flag.flag,
     }

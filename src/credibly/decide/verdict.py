@@ -108,7 +108,7 @@ class Judge:
 
     def judge(self, profile: Profile) -> tuple[Verdict, ...]:
         """One verdict a sample; what does not belong is said first, then what is likely wrong."""
-        refuse_other_settings(self.settings, profile.settings)
+        refuse_other_settings(self.settings, profile)
         rows = zip(*(score(profile).tolist() for score in self.scores), strict=True)
         return tuple(self._one(*row) for row in rows)
 
