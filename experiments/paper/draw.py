@@ -100,11 +100,12 @@ def profiles(record: Record) -> tuple[Figure, str]:
             kept, change = numbers["class kept"][0], numbers["normalised change"][0]
             title = f"c⁺, {space}: kept {100 * kept:.0f} %, change {change:.2f}"
             _profile_panel(panel, numbers, "after", title)
-            facts.append(f"{100 * kept:.0f} % and by {change:.2f} ({space})")
+            facts.append((f"{100 * kept:.0f} % ({space})", f"{change:.2f}"))
         _profile_panel(line[0], numbers, "before", f"{_short(network)}, c₀ ({size})")
+        shares, changes = (" and ".join(values) for values in zip(*facts, strict=True))
         words.append(
-            f"{_short(network)} keeps the class of so many images, and sorted profiles change by "
-            f"so much in the mean: {'; '.join(facts)}."
+            f"{_short(network)}: c⁺ keeps the class of {shares} of the images; sorted profiles "
+            f"change by {changes} in the mean."
         )
         line[0].set_ylabel("normalised credibility", fontsize=9, color=style.INK)
     for panel in axes[-columns:]:
