@@ -17,7 +17,7 @@ from experiments.networks import Trained
 from experiments.paper.cache import digest
 
 EMBEDDED = ("embedded", "embedded-halved")
-MEAN, STD = 0.2860, 0.3530
+(MEAN,), (STD,) = fashion_mnist.MEAN, fashion_mnist.STD
 """Of Fashion-MNIST, for the embedded network in normalised space."""
 
 
