@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ class Recipe:
     The paper gives batch, weight decay, augmentation and epochs. It names no schedule of the step
     size; ours falls from Adam's default .001 to zero along a cosine, which reaches the paper's
     accuracies in far fewer epochs than its 600. ResNet-18 on CIFAR-10 takes 150 to reach 93 %.
+    `steady` is the share of the epochs before it begins to fall.
     """
 
     dataset: str
@@ -34,11 +36,19 @@ class Recipe:
     left_out: tuple[int, ...] = ()
     weight_decay: float = 1e-3
     rate: float = 1e-3
+    steady: float = 0.0
+
+    def rate_at(self, done: float) -> float:
+        """The step size when a share of the training is done."""
+        fallen = max(0.0, done - self.steady) / (1 - self.steady)
+        return self.rate * (1 + math.cos(math.pi * fallen)) / 2
 
 
 RECIPES = {
     "cifar10-resnet18": Recipe("cifar10", "resnet18, no max-pool", 150, 250, augment=True),
-    "cifar10-densenet169": Recipe("cifar10", "densenet169", 60, 250, augment=True),
+    "cifar10-densenet169": Recipe(
+        "cifar10", "densenet169", 400, 250, augment=True, steady=0.6
+    ),
     "cifar10-resnet18-without-3-9": Recipe(
         "cifar10", "resnet18, no max-pool", 60, 250, augment=True, left_out=(3, 9)
     ),

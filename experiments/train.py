@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -107,7 +106,7 @@ def _epoch(run: Run, step: Step, once: Callable[[], None], epoch: int) -> float:
     step.total.zero_()
     for number, plan in enumerate(plans):
         done = (epoch + number / len(plans)) / run.recipe.epochs
-        step.rate.fill_(run.recipe.rate * (1 + math.cos(math.pi * done)) / 2)
+        step.rate.fill_(run.recipe.rate_at(done))
         step.plan.copy_(plan)
         once()
     return float(step.total) / len(plans)

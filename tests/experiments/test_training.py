@@ -199,3 +199,12 @@ def _stir(norm: nn.BatchNorm2d) -> None:
 
 def _norms(net: nn.Module) -> int:
     return sum(isinstance(part, nn.BatchNorm2d) for part in net.modules())
+
+
+def test_the_step_size_stays_for_a_while_and_then_falls_to_zero() -> None:
+    recipe = replace(RECIPE, rate=0.5, steady=0.6)
+    assert [recipe.rate_at(done) for done in (0.0, 0.3, 0.6)] == [0.5] * 3
+    assert recipe.rate_at(0.8) == pytest.approx(0.25)
+    assert recipe.rate_at(1.0) == pytest.approx(0)
+    whole = replace(recipe, steady=0.0)
+    assert whole.rate_at(0.25) == pytest.approx(0.25 * (1 + 0.5**0.5))
