@@ -2,10 +2,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import credibly as cr
 from credibly.problem.fit_risk import FitRiskProblem
-from credibly.solve.loop import solve
+from credibly.solve.loop import batch_size, solve
 from tests.reference import models
 
 
@@ -110,3 +112,27 @@ def test_solvers_are_immutable_values():
         solver.memory = 5
     assert solver == cr.LBFGS(memory=4)
     assert "memory=4" in repr(solver)
+
+
+@given(st.integers(1, 10**6))
+def test_batches_shrink_to_few_sizes_and_waste_little(left):
+    size = batch_size(left)
+    assert left <= size <= max(left, 1.25 * left)
+    assert batch_size(size) == size
+    assert size <= batch_size(left + 1)
+
+
+def test_different_batches_meet_the_same_sizes():
+    """Whatever finishes when: between two of these sizes no other is ever asked of the model."""
+    net, sizes = models.smooth_network(), []
+
+    def counted(x):
+        sizes.append(len(x))
+        return net(x)
+
+    p = replace(problem(37), classifier=cr.Classifier(counted))
+    solution = solve(p, cr.LBFGS(), chunk_size=37)
+    assert len(set(sizes)) > 3, "nothing left early: nothing to see"
+    assert set(sizes) - {37} <= {batch_size(size) for size in range(1, 37)}
+    alone = [solve(p.select(slice(k, k + 1)), cr.LBFGS(), chunk_size=1).x for k in range(0, 37, 6)]
+    torch.testing.assert_close(solution.x[::6], torch.cat(alone), rtol=0, atol=1e-6)

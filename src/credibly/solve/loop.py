@@ -1,9 +1,9 @@
 """The one loop: every solver, every sample, its own stopping, its own best point.
 
-Samples that are done leave the batch as soon as an eighth of it is done: fewer sizes of batch are
-fewer shapes for which convolution libraries prepare and keep code and buffers. The work is cut into
-chunks, which bounds memory; since no number of one sample enters another's, chunks change nothing
-but rounding.
+Samples that are done leave the batch, down to the next of a few sizes that are the same for every
+batch: convolution libraries prepare and keep code and buffers for each size that they see. The work
+is cut into chunks, which bounds memory; since no number of one sample enters another's, chunks
+change nothing but rounding.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from credibly.model.inputs import finite_rows
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.solve.base import Solver, Stage, State
 from credibly.solve.status import Status
-
-_SHRINK = 7 / 8
 
 Tick = Callable[[float], None]
 """Told the share of the samples that is done, between 0 and 1."""
@@ -136,8 +134,9 @@ class _Chunk:
             left = int(active.open.sum())
             if left == 0:
                 return finished
-            if left <= _SHRINK * len(active.open):
-                keep = active.open
+            if (size := batch_size(left)) < len(active.open):
+                # the running ones, and as many others as fill the size
+                keep = active.open.byte().argsort(descending=True, stable=True)[:size]
                 state, rule, active = state.select(keep), rule.select(keep), active.select(keep)
             self._report(number, (step + 1) / stage.steps, left)
         last, still = active.best.select(active.open), active.running
@@ -152,6 +151,12 @@ class _Chunk:
     def _report(self, stage: int, share: float, active: int) -> None:
         total = len(self.problem)
         self.tick((total - active + active * (stage + share) / len(self.stages)) / total)
+
+
+def batch_size(left: int) -> int:
+    """The smallest of 1 to 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, ... that is at least `left`."""
+    unit = 1 << max(0, (left - 1).bit_length() - 3)
+    return -(-left // unit) * unit
 
 
 @dataclass
