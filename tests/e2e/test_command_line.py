@@ -46,6 +46,23 @@ def test_the_demo_page_stands_alone_and_shows_every_figure(demo):
         assert words in page
 
 
+def test_the_demo_says_how_often_overturning_helps_and_how_often_it_harms(demo):
+    out, _ = demo
+    from credibly.data.sample import load_sample
+
+    profile, labels = cr.Profile.load(out / "profiles.safetensors"), load_sample().labels[:40]
+    lost = corrected = harmed = 0
+    for fit, credible, truth in zip(profile.fit, profile.credibility, labels, strict=True):
+        before, after = int(fit.argmax()), int(credible.argmax())
+        lost += before != after
+        corrected += before != after == int(truth)
+        harmed += after != before == int(truth)
+    page = " ".join((out / "index.html").read_text("utf-8").split())
+    assert lost > harmed > 0, "nothing to count"
+    assert f"ahead on {lost} of the 40 images; on {corrected} of them" in page.replace("&#39;", "'")
+    assert f"and on {harmed} the network" in page
+
+
 def test_the_profiles_of_the_demo_can_be_loaded_and_certified(demo):
     out, _ = demo
     profile = cr.Profile.load(out / "profiles.safetensors")

@@ -141,9 +141,25 @@ def _example(results: DemoResults) -> tuple[int, str, str]:
         + f"The network says {name(before)} and softmax gives it {probability:.1%}; it is in truth "
         f"{truth}. A change of length {float(profile.risk[n].sqrt()):.2f} (of an image of length "
         f"{float(profile.x0[n].norm()):.1f}) is enough to bring all ten classes close together"
-        + (f", and {name(after)} comes out ahead." if bool(lost[n]) else ".")
+        + (_ahead(name(after), truth) if bool(lost[n]) else ".")
+        + f" {_overturned(results)}"
     )
     return n, title, text
+
+
+def _ahead(name: str, truth: str) -> str:
+    return f", and {name} comes out ahead" + ("." if name == truth else ", which is wrong, too.")
+
+
+def _overturned(results: DemoResults) -> str:
+    """How often the most credible class is another one, and how often that is a correction."""
+    credible = results.profile.credibility.argmax(1)
+    lost, right = credible != results.predicted, credible == results.labels
+    return (
+        f"Another class than the network's comes out ahead on {int(lost.sum())} of the {len(lost)} "
+        f"images; on {int((lost & right).sum())} of them it is the right one, and on "
+        f"{int((lost & (results.predicted == results.labels)).sum())} the network's was."
+    )
 
 
 def _caption(results: DemoResults, sample: int) -> str:
