@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import tarfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+
+from credibly.errors import FileFormatError
 
 SHA256 = {
     "train images": "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
@@ -89,12 +92,17 @@ def _contents(folder: Path, names: list[str]) -> dict[str, bytes]:
 
 def _members(archive: Path, names: set[str]) -> Mapping[str, bytes]:
     found = {}
-    with tarfile.open(archive) as tar:
-        for member in tar:
-            name = Path(member.name).name
-            content = tar.extractfile(member) if name in names else None
-            if content is not None:
-                found[name] = content.read()
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                name = Path(member.name).name
+                content = tar.extractfile(member) if name in names else None
+                if content is not None:
+                    found[name] = content.read()
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        reason = str(error).splitlines()[0]
+        message = f"{archive} cannot be read to its end ({reason}). Copy it again."
+        raise FileFormatError(message) from error
     return found
 
 
@@ -107,5 +115,8 @@ def _picture(content: bytes) -> np.ndarray:
     from PIL import Image
 
     Image.MAX_IMAGE_PIXELS = None
-    with Image.open(io.BytesIO(content)) as image:
-        return np.asarray(image.convert("RGB")).reshape(-1, 32, 32, 3)
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            return np.asarray(image.convert("RGB")).reshape(-1, 32, 32, 3)
+    except OSError as error:
+        raise FileFormatError(f"a PNG of CIFAR-10 is damaged ({error}). Copy it again.") from error

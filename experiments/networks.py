@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from credibly.errors import FileFormatError
 from credibly.evaluate.attacks.box import Box
 from experiments import densenet169, resnet18
 from experiments.densenet169 import DenseNet169
@@ -84,9 +85,7 @@ def build(arch: str, *, channels: int, classes: int) -> nn.Module:
 
 def load(path: Path, device: str | torch.device = "cpu") -> Trained:
     """A network from a file, its norms folded where they can be, without gradients by weights."""
-    with safe_open(path, "pt") as file:
-        facts = dict(file.metadata())
-        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    facts, weights = _content(path)
     weights = {k: v.float() if v.is_floating_point() else v for k, v in weights.items()}
     first = next(v for k, v in weights.items() if k in ("conv1.weight", "stem.weight"))
     net = build(facts["arch"], channels=first.shape[1], classes=len(weights["fc.bias"]))
@@ -95,6 +94,22 @@ def load(path: Path, device: str | torch.device = "cpu") -> Trained:
     mean, std = (torch.tensor([float(v) for v in facts[k].split(",")]) for k in ("mean", "std"))
     ready = folded.to(device).to(memory_format=torch.channels_last)
     return Trained(path.stem, ready, mean.to(device), std.to(device), facts)
+
+
+def _content(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Metadata and weights; a file that holds no network is refused in words."""
+    try:
+        with safe_open(path, "pt") as file:
+            facts = dict(file.metadata() or {})
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        message = f"{path} is no whole safetensors file ({error}). Train or copy it again."
+        raise FileFormatError(message) from error
+    missing = [name for name in ("arch", "mean", "std") if name not in facts]
+    if missing:
+        message = f"{path} does not say its {', '.join(missing)}: experiments.train did not make it"
+        raise FileFormatError(message)
+    return facts, weights
 
 
 def folded_norms(net: nn.Module) -> nn.Module:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from experiments.paper import settings
 from experiments.paper.cache import say
-from experiments.paper.files import read_json, write_json
+from experiments.paper.files import read_figure, write_json
 from experiments.paper.knowing import NOT_RUN, label
 
 RULE = (
@@ -129,7 +129,7 @@ def write(out: Path) -> None:
     from experiments.paper.statements import all_claims, nearest_readings
 
     records = {
-        name: read_json(out / f"{name}.json")
+        name: read_figure(out / f"{name}.json")
         for name in settings.names()
         if (out / f"{name}.json").exists()
     }

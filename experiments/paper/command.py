@@ -8,16 +8,17 @@ import platform
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import torch
 
 import credibly as cr
-from credibly.errors import CrediblyError, InvalidArgumentError
+from credibly.errors import CrediblyError, InvalidArgumentError, OutputError
 from experiments.paper import claims, knowing, settings
 from experiments.paper.cache import Cache, say
 from experiments.paper.claims import is_small
-from experiments.paper.files import read_json, write_json
+from experiments.paper.files import read_figure, write_json
 from experiments.paper.kinds import measured
 from experiments.paper.knowing import Table
 from experiments.paper.settings import SPACES, Figure
@@ -31,10 +32,10 @@ FULL, SMALL = Path("results/paper"), Path(".cache/paper-small")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make every figure that can be made; 1 if something asked for by name could not."""
     given = parsed(arguments)
-    if given.draw:
-        draw_all(given.out, given.figure)
-        return 0
     try:
+        if given.draw:
+            draw_all(given.out, given.figure)
+            return 0
         return run(given)
     except CrediblyError as error:
         say(f"error: {error}")
@@ -45,6 +46,8 @@ def run(given: argparse.Namespace) -> int:
     """Compute, write, draw and judge."""
     if given.small:
         refuse_full(given.out)
+    for folder in (given.out, given.cache):
+        require_writable(folder)
     world = World(
         given.checkpoints,
         {"cifar10": given.cifar10, "fashion-mnist": given.fashion_mnist},
@@ -66,7 +69,7 @@ def run(given: argparse.Namespace) -> int:
 def refuse_full(out: Path) -> None:
     """Small figures, and claims judged by them, may not replace those of the full scale."""
     there = [name for name in settings.names() if (out / f"{name}.json").exists()]
-    full = [name for name in there if not is_small(read_json(out / f"{name}.json"))]
+    full = [name for name in there if not is_small(read_figure(out / f"{name}.json"))]
     if full:
         raise InvalidArgumentError(
             "--out",
@@ -74,6 +77,18 @@ def refuse_full(out: Path) -> None:
             came=f"{out}, with {', '.join(full)}",
             remedy=f"Leave --out away (then it is {SMALL}), or choose another folder.",
         )
+
+
+def require_writable(folder: Path) -> None:
+    """Find out before hours of computing whether their results can be kept."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        problem = f"nothing can be written to {folder} ({error.strerror})"
+        remedy = "Choose folders for --out and --cache that can be made and written to."
+        raise OutputError(problem, remedy=remedy) from error
 
 
 def make_figure(
@@ -92,6 +107,8 @@ def make_figure(
         return False
     try:
         world.images(figure.dataset)
+        for network in figure.networks:
+            world.network(network)
     except (CrediblyError, FileNotFoundError, ValueError) as error:
         say(f"{figure.name}: skipped, {error}")
         return False
@@ -155,13 +172,22 @@ def draw_all(out: Path, names: Sequence[str] | None) -> None:
     for name in names or settings.names():
         path = out / f"{name}.json"
         if path.exists():
-            draw.picture(read_json(path), out)
+            draw.picture(read_figure(path), out)
         elif names:
             say(f"{path} is not there: make it first, without --draw")
 
 
 def stamp(device: str) -> dict[str, str]:
     """What the numbers are made with."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts that it has it
+        raise InvalidArgumentError(
+            "--device",
+            expected="a device that torch finds here, such as 'cpu' or 'cuda'",
+            came=repr(device),
+            remedy=f"torch says: {str(error).splitlines()[0]}",
+        ) from error
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "CPU"
     return {
         "python": platform.python_version(),

@@ -34,3 +34,12 @@ def read_json(path: Path) -> dict[str, Any]:
         message = f"{path} is no JSON ({error}). Delete it and make the figure again."
         raise FileFormatError(message) from error
     return record
+
+
+def read_figure(path: Path) -> dict[str, Any]:
+    """A figure's record."""
+    record = read_json(path)
+    if not isinstance(record, dict) or not {"kind", "settings", "results"} <= set(record):
+        message = f"{path} is no figure of this command. Delete it and make the figure again."
+        raise FileFormatError(message)
+    return record

@@ -60,7 +60,7 @@ class World:
         return self._images[dataset]
 
     def network(self, name: str) -> Trained:
-        """A trained network on the device; few are kept at a time."""
+        """A trained network on the device."""
         if name not in self._networks:
             found = (
                 embedded(name, self.device)

@@ -306,12 +306,13 @@ def test_small_figures_do_not_go_where_those_of_the_full_scale_are():
 def test_a_figure_of_the_full_scale_is_not_replaced_by_a_small_one(tmp_path, capsys):
     path = tmp_path / "out" / "seeds.json"
     path.parent.mkdir()
-    text = json.dumps({"settings": {"dataset": "cifar10"}})
+    record = {"kind": "seeds", "results": {}, "settings": {"dataset": "cifar10"}}
+    text = json.dumps(record)
     path.write_text(text, "utf-8")
     for figure in ("seeds", "compromise"):  # the claims would be replaced by either
         assert command.main(arguments(tmp_path, "--figure", figure)) == 1
         assert "with seeds" in capsys.readouterr().out
     assert [p.name for p in path.parent.iterdir()] == ["seeds.json"]
     assert path.read_text("utf-8") == text
-    path.write_text(json.dumps({"settings": {"dataset": "embedded"}}), "utf-8")
+    path.write_text(json.dumps(record | {"settings": {"dataset": "embedded"}}), "utf-8")
     command.refuse_full(path.parent)
