@@ -73,8 +73,12 @@ def spread_of(values: Tensor) -> Numbers:
 
 def answers(found: Mapping[str, Tensor], which: str) -> Tensor:
     """Whether the answers of 'softmax' or 'profile' are right (restarts, n)."""
-    values = found["c0"] if which == "softmax" else found["c"]
-    return values.argmax(2) == found["labels"]
+    return right(found["c0"] if which == "softmax" else found["c"], found["labels"])
+
+
+def right(values: Tensor, labels: Tensor) -> Tensor:
+    """Whether the largest of values (..., n, K) is the label's; no answer (NaN) is a wrong one."""
+    return (values.argmax(-1) == labels) & ~values.isnan().any(-1)
 
 
 def accuracy(correct: Tensor) -> Numbers:

@@ -43,7 +43,7 @@ def readings(lines: Mapping[str, Line], figure: Figure) -> Stage:
         for name in stages:
             if not name.startswith("converged|"):
                 rows += [
-                    reading_row(found[name], name, length, which, solved)
+                    reading_row(found[name], name, length, which, solved, gamma=figure.gammas[0])
                     for length in figure.lengths
                     for which in ("last", "best")
                 ]
@@ -59,7 +59,7 @@ def readings(lines: Mapping[str, Line], figure: Figure) -> Stage:
             "paper": PAPER,
         }
 
-    extra = {"lengths": list(figure.lengths), "paper": PAPER}
+    extra = {"lengths": list(figure.lengths), "paper": PAPER, "diverged": "F above that at x0"}
     return measuring(lines, figure, stages, numbers, extra)
 
 
@@ -138,12 +138,26 @@ def reading_row(
     length: int,
     which: str,
     solved: Mapping[str, Mapping[str, Tensor]],
+    *,
+    gamma: float,
 ) -> Numbers:
     """One reading of Algorithm 1."""
     parts = found[f"{which} c {length}"].chunk(len(solved))
-    objective = found[f"{which} F {length}"].chunk(len(solved))[0]
-    row = _row(dict(zip(solved, parts, strict=True)), solved, float(objective.double().mean()))
-    return {"name": f"{name}, {length} steps, {which}", "passes": length, **row}
+    objective = found[f"{which} F {length}"].double()
+    clean = objective.chunk(len(solved))[0]
+    row = _row(dict(zip(solved, parts, strict=True)), solved, float(clean.mean()))
+    start = torch.cat([values["c0"][0] for values in solved.values()])
+    away = diverged(objective, start, gamma).double().mean()
+    return {
+        "name": f"{name}, {length} steps, {which}", "passes": length, **row,
+        "diverged": measures.number(float(away)),
+    }  # fmt: skip
+
+
+def diverged(objective: Tensor, start: Tensor, gamma: float) -> Tensor:
+    """Images (n,) whose F is larger than at x0, where it is |c0|^2 / gamma, or not a number."""
+    before = start.double().square().sum(1) / gamma
+    return ~(objective <= before * (1 + 1e-6))  # rounding of single precision is no divergence
 
 
 def softmax_distance(right: Mapping[str, Tensor]) -> float | None:
@@ -160,7 +174,8 @@ def _row(
     objective: float,
 ) -> Numbers:
     right = {
-        name: (c.argmax(1) == solved[name]["labels"]).double() for name, c in credibilities.items()
+        name: measures.right(c, solved[name]["labels"]).double()
+        for name, c in credibilities.items()
     }
     clean, weakest, strongest = next(iter(right)), list(right)[1], list(right)[-1]
     kept = credibilities[clean].argmax(1) == solved[clean]["c0"][0].argmax(1)
