@@ -150,6 +150,7 @@ def assembled(
         "command": f"python -m experiments.paper --figure {figure.name}" + " --small" * small,
         "settings": figure.record(),
         "networks": {name: world.network_sha256(name) for name in figure.networks},
+        "parameters": {name: world.parameters(name) for name in figure.networks},
         "data_sha256": world.images(figure.dataset).sha256,
         "made_with": [json.loads(text) for text in stamps],
         "seconds": round(sum(seconds for seconds, _ in cost.values()), 1),

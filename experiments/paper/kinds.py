@@ -188,7 +188,8 @@ def filtering(lines: Mapping[str, Line], figure: Figure) -> Stage:
         }
         return _nested(each)
 
-    return measuring(lines, figure, stages, numbers, {"grid": list(measures.GRID)})
+    extra = {"grid": list(measures.GRID), "overconfidence": "largest output less accuracy"}
+    return measuring(lines, figure, stages, numbers, extra)
 
 
 def drops(clean: Mapping[str, Tensor], attacked: Mapping[str, Tensor]) -> Numbers:
@@ -214,7 +215,11 @@ def filter_numbers(found: Mapping[str, Tensor]) -> Numbers:
             **measures.accuracy(right[which]),
         }
         for which in WHICH
-    } | {"coverage": regain, "auroc difference": measures.auroc_difference(found)}
+    } | {
+        "coverage": regain,
+        "auroc difference": measures.auroc_difference(found),
+        "overconfidence": measures.overconfidence(found),
+    }
 
 
 def accuracies(lines: Mapping[str, Line], figure: Figure) -> Stage:

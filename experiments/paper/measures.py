@@ -81,6 +81,12 @@ def right(values: Tensor, labels: Tensor) -> Tensor:
     return (values.argmax(-1) == labels) & ~values.isnan().any(-1)
 
 
+def overconfidence(found: Mapping[str, Tensor]) -> list[float | None]:
+    """The mean of the largest softmax output less the accuracy; c0 are logarithms of outputs."""
+    sure = found["c0"].double().amax(2).exp()
+    return mean_of((sure - answers(found, "softmax").double()).mean(0))
+
+
 def accuracy(correct: Tensor) -> Numbers:
     """Of (restarts, n): mean over all, range over restarts, worst case of each image."""
     each = correct.double()

@@ -1,4 +1,7 @@
-"""Every textual claim of the paper's experiments, as statements about measured numbers."""
+"""Every textual claim of the paper's experiments, as statements about measured numbers.
+
+Those of single networks and their profiles are in `statements_profiles`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,12 @@ from typing import Any
 from experiments.paper.claims import Claim, Statement, Value
 from experiments.paper.knowing import of_space, spaces
 from experiments.paper.measures import GRID
+from experiments.paper.statements_profiles import (
+    accuracy_claims,
+    compromise_claims,
+    divergence_claims,
+    profile_claims,
+)
 
 Records = Mapping[str, Mapping[str, Any]]
 Found = Mapping[str, Any]
@@ -22,6 +31,7 @@ def all_claims(records: Records) -> list[Claim]:
     return [
         *accuracy_claims(records),
         *compromise_claims(records),
+        *divergence_claims(records),
         *profile_claims(records),
         *cifar10_claims(records),
         *fashion_mnist_claims(records),
@@ -30,7 +40,7 @@ def all_claims(records: Records) -> list[Claim]:
 
 def nearest_readings(records: Records, count: int = 5) -> list[dict[str, Any]]:
     """The readings whose numbers are nearest to the paper's, both classifiers together."""
-    results = records.get("readings", {}).get("results", {})
+    results = spaces(records.get("readings", {"results": {}}))
     rows = [
         {
             "space": space,
@@ -45,79 +55,6 @@ def nearest_readings(records: Records, count: int = 5) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["distance"])[:count]
 
 
-def accuracy_claims(records: Records) -> list[Claim]:
-    """How good the trained networks are, on all test images."""
-    cases = (
-        ("ResNet18, CIFAR-10", "profiles-cifar10", 0, 0.93),
-        ("DenseNet169, CIFAR-10", "profiles-cifar10", 1, 0.94),
-        ("ResNet18, Fashion-MNIST", "profiles-fashion-mnist", 0, 0.92),
-    )
-    claims = []
-    for words, name, place, paper in cases:
-        readings = {}
-        if name in records:
-            networks = next(iter(records[name]["results"].values()))["networks"]
-            value = list(networks.values())[place]["accuracy"]
-            least = round(paper - 0.015, 3)
-            readings["test set"] = [Statement("accuracy", value, least)]
-        short, number = f"accuracy {words}", f"{100 * paper:.0f} %"
-        claims.append(
-            Claim(short, f"{words}: accuracy (at most 1.5 points less)", number, readings)
-        )
-    return claims
-
-
-def compromise_claims(records: Records) -> list[Claim]:
-    """Figure 1 of the experiments."""
-    results = records.get("compromise", {}).get("results", {})
-    steps = {space: numbers["differences"].items() for space, numbers in results.items()}
-    falls = {
-        space: [Statement(f"risk, {k}", v["risk"], most=0, strict=True) for k, v in each]
-        for space, each in steps.items()
-    }
-    grows = {
-        space: [Statement(f"|c+|², {k}", v["norm"], least=0, strict=True) for k, v in each]
-        for space, each in steps.items()
-    }
-    holds = {
-        space: [
-            Statement(f"share, gamma {g}", [v["trade-off holds"]] * 3, least=1)
-            for g, v in numbers["gammas"].items()
-        ]
-        for space, numbers in results.items()
-    }
-    return [
-        Claim("risk falls", "perturbations shrink as gamma grows", "falls", falls),
-        Claim("fit grows", "|c+|² grows with gamma", "grows", grows),
-        Claim("trade-off", "the trade-off inequality holds", "all images", holds),
-    ]
-
-
-def profile_claims(records: Records) -> list[Claim]:
-    """How much profiles change, by network and by data set."""
-    cifar = records.get("profiles-cifar10", {}).get("results", {})
-    fashion = records.get("profiles-fashion-mnist", {}).get("results", {})
-    change = {}
-    for space, numbers in cifar.items():
-        for gap in numbers["differences"].values():
-            ratio = gap["normalised change, second over first"]
-            change[space] = [
-                Statement("change, ResNet less DenseNet", gap["normalised change"], 0, strict=True),
-                Statement("change, DenseNet over ResNet", ratio, most=0.5),
-            ]
-    noisier = {}
-    for space in set(cifar) & set(fashion):
-        left, right = (_spread(side[space]) for side in (fashion, cifar))
-        noisier[space] = [Statement("spread, Fashion-MNIST less CIFAR-10", _less(left, right), 0,
-                                    strict=True)]  # fmt: skip
-    return [
-        Claim("profiles change", "c+ of the ResNet differs considerably from c0, of the DenseNet "
-              "little (at most half as much)", "much / little", change),
-        Claim("noisier", "profiles on Fashion-MNIST are noisier than on CIFAR-10", "noisier",
-              dict(sorted(noisier.items()))),
-    ]  # fmt: skip
-
-
 def cifar10_claims(records: Records) -> list[Claim]:
     """Filtering and attacks on CIFAR-10."""
     record = records.get(CIFAR)
@@ -126,6 +63,8 @@ def cifar10_claims(records: Records) -> list[Claim]:
               "accurate", "lower", _readings(record, _lower)),
         Claim("discriminates, CIFAR-10", "CIFAR-10: c+ tells certain from uncertain, smoothly, as "
               "softmax cannot", "yes", _readings(record, _discriminates)),
+        Claim("overconfident, CIFAR-10", "CIFAR-10: the model is overconfident, and under attack "
+              "as well", "yes", _readings(record, _overconfident)),
         Claim("drops at .01", "eps .01: accuracy lost by softmax and by c+ (± 5 points)",
               "almost 78, 17 points", _readings(record, _drops), _known(record, 0)),
         Claim("left at .03", "eps .03: softmax has at most one of 1000 right in half of the "
@@ -136,6 +75,9 @@ def cifar10_claims(records: Records) -> list[Claim]:
               _known(record, -1)),
         Claim("given up at .01", "eps .01: coverage softmax gives up to reach c+ at full coverage",
               "over 70 %", _readings(record, _over_70), _known(record, 0)),
+        Claim("robust, CIFAR-10", "CIFAR-10: c+ trades nominal accuracy for robustness: less "
+              "accurate on clean images, more on attacked ones", "yes",
+              _readings(record, _trades), _known(record, 0)),
     ]  # fmt: skip
 
 
@@ -147,6 +89,8 @@ def fashion_mnist_claims(records: Records) -> list[Claim]:
               "is less accurate", "lower", _readings(record, _lower)),
         Claim("discriminates, Fashion-MNIST", "Fashion-MNIST: c+ tells certain from uncertain, "
               "smoothly, as softmax cannot", "yes", _readings(record, _discriminates)),
+        Claim("overconfident, Fashion-MNIST", "Fashion-MNIST: the model is overconfident, and "
+              "under attack as well", "yes", _readings(record, _overconfident)),
         Claim("regains", "Fashion-MNIST: coverage at which the c+ filter has the model's accuracy "
               "(± 10 points)", "about 80 %", _readings(record, _regains)),
         Claim("softmax drops", "Fashion-MNIST, weakest attack: accuracy softmax loses (± 5 "
@@ -154,6 +98,9 @@ def fashion_mnist_claims(records: Records) -> list[Claim]:
         Claim("given up, Fashion-MNIST", "Fashion-MNIST, weakest attack: coverage softmax gives "
               "up to reach c+ (± 10 points)", "about 40 %", _readings(record, _about_40),
               _known(record, 0)),
+        Claim("robust, Fashion-MNIST", "Fashion-MNIST: c+ trades nominal accuracy for robustness: "
+              "less accurate on clean images, more on attacked ones", "yes",
+              _readings(record, _trades), _known(record, 0)),
     ]  # fmt: skip
 
 
@@ -162,11 +109,12 @@ def _readings(
 ) -> dict[str, Sequence[Statement]]:
     if record is None:
         return {}
-    return {
+    found = {
         f"{space}, {name}": make(conditions)
         for space, sets in spaces(record).items()
         for name, conditions in sets.items()
     }
+    return {name: statements for name, statements in found.items() if statements}
 
 
 def _known(record: Found | None, place: int) -> dict[str, Any]:
@@ -187,6 +135,25 @@ def _strongest(conditions: Found) -> Any:
 def _lower(conditions: Found) -> Statements:
     ahead = conditions["clean"]["drop"]["softmax ahead by"]
     return [Statement("softmax ahead by", ahead, 0, strict=True)]
+
+
+def _trades(conditions: Found) -> Statements:
+    attacked = [eps for eps in conditions if eps != "clean"]
+    ahead = {name: conditions[name]["drop"]["softmax ahead by"] for name in conditions}
+    return [
+        Statement("softmax ahead by, clean", ahead["clean"], 0, strict=True),
+        *(Statement(f"eps {eps}", ahead[eps], most=0, strict=True) for eps in attacked),
+    ]
+
+
+def _overconfident(conditions: Found) -> Statements:
+    """None for figures that were made before it was measured."""
+    return [
+        Statement(f"mean of the largest output less accuracy, {name}", numbers["overconfidence"], 0,
+                  strict=True)
+        for name, numbers in conditions.items()
+        if "overconfidence" in numbers
+    ]  # fmt: skip
 
 
 def _discriminates(conditions: Found) -> Statements:
@@ -258,20 +225,3 @@ def largest_dip(curve: Sequence[float]) -> float:
             best = max(best, value)
             dip = max(dip, best - value)
     return dip
-
-
-def _spread(numbers: Found) -> Value:
-    """Spread after the trade-off, of the first network and the smallest set."""
-    sets = next(iter(numbers["networks"].values()))
-    found: Value = next(iter(sets.values()))["spread after"]
-    return found
-
-
-def _less(left: Value, right: Value) -> Value:
-    """The difference of two independent numbers; half-widths add as squares do."""
-    (a, a_low, a_high), (b, b_low, b_high) = (
-        [float(v or 0) for v in side] for side in (left, right)
-    )
-    down = ((a - a_low) ** 2 + (b_high - b) ** 2) ** 0.5
-    up = ((a_high - a) ** 2 + (b - b_low) ** 2) ** 0.5
-    return [a - b, a - b - down, a - b + up]

@@ -81,6 +81,10 @@ class World:
             self._sums[name] = hashlib.sha256(content).hexdigest()
         return self._sums[name]
 
+    def parameters(self, name: str) -> int:
+        """How many weights a network has, those of folded norms not counted."""
+        return sum(weight.numel() for weight in self.network(name).bare.parameters())
+
     def has(self, name: str) -> bool:
         """Whether a network is there."""
         if name in EMBEDDED:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import credibly as cr
-from experiments.paper import claims, kinds, measures, statements
+from experiments.paper import claims, kinds, measures, statements, statements_profiles
 from experiments.paper.claims import Statement, judged, verdict
 from experiments.paper.readings import softmax_distance
 
@@ -249,10 +249,22 @@ def test_the_claim_about_drops_is_judged_from_the_numbers(one, other, expected):
     assert claim.record()["verdict"] == expected
 
 
+def test_overconfidence_is_the_mean_confidence_less_the_accuracy():
+    found = made_up()
+    naive = []
+    for row in found["c0"].tolist():
+        for n, values in enumerate(row):
+            right = values.index(max(values)) == int(found["labels"][n])
+            naive.append(math.exp(max(values)) - right)
+    value = measures.overconfidence(found)[0]
+    assert value == pytest.approx(sum(naive) / len(naive), rel=1e-5)
+    assert len(naive) == 120
+
+
 def test_claims_without_numbers_cannot_be_decided_and_the_table_says_so():
     found = [claim.record() for claim in statements.all_claims({})]
     assert {claim["verdict"] for claim in found} == {"cannot be decided"}
-    assert len({claim["claim"] for claim in found}) == len(found) >= 17
+    assert len({claim["claim"] for claim in found}) == len(found) >= 26
     table = claims.markdown(found, "full").splitlines()
     rows = [line.replace("\\|", "") for line in table if line.startswith("|")]
     assert all(line.count("|") == 5 for line in rows)
@@ -277,4 +289,6 @@ def test_the_nearest_reading_counts_both_classifiers():
 
 
 def test_the_difference_of_two_spreads_has_an_interval():
-    assert statements._less([3, 2.7, 3.4], [1, 0.7, 1.4]) == pytest.approx([2, 1.5, 2.5])
+    less = statements_profiles._less
+    assert less([3, 2.7, 3.4], [1, 0.7, 1.4]) == pytest.approx([2, 1.5, 2.5])
+    assert less([3, 2.7, 3.4], [None, None, None]) == [None] * 3
