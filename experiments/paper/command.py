@@ -141,8 +141,7 @@ def assembled(
     stamps = sorted({json.dumps(s, sort_keys=True) for f in found.values() for s in f["stamps"]})
     results = {space: facts["numbers"] for space, facts in found.items()}
     if figure.kind in knowing.KINDS:
-        (network,) = figure.networks
-        sha256 = world.network_sha256(network)
+        sha256 = world.network_sha256(figure.networks[0])
         results["adaptive"] = knowing.beside(tables, figure, sha256)
     return {
         "figure": figure.name,

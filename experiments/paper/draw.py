@@ -12,6 +12,7 @@ import matplotlib as mpl
 import numpy as np
 
 from credibly.report import style
+from experiments.paper.claims import is_small
 from experiments.paper.draw_accuracy import accuracy, filtering, readings, seeds
 
 if TYPE_CHECKING:
@@ -35,10 +36,19 @@ def picture(record: Record, out: Path) -> None:
     with mpl.rc_context({"svg.hashsalt": "credibly", "svg.fonttype": "none"}):
         figure, finding = kinds[record["kind"]](record)
         width = int(11.5 * figure.get_size_inches()[0])
-        text = "\n".join(textwrap.fill(line, width) for line in finding.splitlines())
+        lines = [subject(record), *finding.splitlines()]
+        text = "\n".join(textwrap.fill(line, width) for line in lines)
         figure.suptitle(text, x=0.01, ha="left", fontsize=9.5, color=style.INK, weight="bold")
         figure.savefig(out / f"{record['figure']}.svg", facecolor="white", metadata={"Date": None})
         (out / f"{record['figure']}.png").write_bytes(few_colours(style.png(figure, dots=110)))
+
+
+def subject(record: Record) -> str:
+    """Networks, gamma and scale, which the numbers alone do not tell."""
+    settings = record["settings"]
+    gammas = ", ".join(f"{gamma:g}" for gamma in settings["gammas"])
+    small = " Small scale: nothing here is about the paper." * is_small(record)
+    return f"{', '.join(settings['networks'])}, gamma = {gammas}.{small}"
 
 
 def few_colours(image: bytes) -> bytes:
@@ -47,7 +57,7 @@ def few_colours(image: bytes) -> bytes:
 
     buffer = io.BytesIO()
     with Image.open(io.BytesIO(image)) as picture_:
-        palette = picture_.convert("RGB").quantize(64, method=Image.Quantize.MEDIANCUT)
+        palette = picture_.convert("RGB").quantize(64, method=Image.Quantize.FASTOCTREE)
         palette.save(buffer, format="PNG", optimize=True)
     return buffer.getvalue()
 

@@ -94,7 +94,10 @@ def _regain_words(space: str, conditions: Mapping[str, Any]) -> str:
     )
     if softmax >= profile:
         return f"{start}."
-    given_up = 100 * (1 - numbers["coverage"]["softmax for profile"]["mean"])
+    coverage = numbers["coverage"]["softmax for profile"]
+    if coverage["most"] == 0:
+        return f"{start}; filtering by softmax does not reach that at any coverage."
+    given_up = 100 * (1 - coverage["mean"])
     return f"{start}; to match it softmax filtering gives up {given_up:.0f} % of the images."
 
 
@@ -173,7 +176,7 @@ def _drop_words(space: str, conditions: Mapping[str, Any]) -> str:
 
 def readings(record: Record) -> tuple[Figure, str]:
     """One point a reading: points lost at the first eps against accuracy left at the last."""
-    results = record["results"]
+    results = spaces(record)
     figure, axes = style.panels(len(results), width=9.4, height=4.6)
     first, last = (f"{e:g}" for e in (record["settings"]["eps"][0], record["settings"]["eps"][-1]))
     words = []
@@ -191,10 +194,11 @@ def readings(record: Record) -> tuple[Figure, str]:
                    y=f"profile's accuracy at ε = {last} (%)")  # fmt: skip
         best = min(numbers["rows"], key=lambda r: r["distance"])
         words.append(
-            f"{space.capitalize()}: nearest to the paper is {best['name']}, "
-            f"{100 * best['distance']:.1f} points away."
+            f"{space.capitalize()}: c⁺ is nearest to the paper with {best['name']}, "
+            f"{100 * best['distance']:.1f} points away; softmax is "
+            f"{100 * numbers['softmax distance']:.1f} away with any."
         )
-    _legend(figure, axes[:1])
+    _legend(figure, axes[:1], note=notes(record))
     return figure, "\n".join(words)
 
 
@@ -212,8 +216,8 @@ def _scatter(panel: Axes, rows: list[Any], start: str, last: str, colour: str) -
 
 def seeds(record: Record) -> tuple[Figure, str]:
     """One dot a training seed, a line through their means."""
-    results = record["results"]
-    figure, axes = style.panels(len(results), width=9.4, height=3.8)
+    results = spaces(record)
+    figure, axes = style.panels(len(results), width=9.4, height=4.2)
     words = []
     for panel, (space, numbers) in zip(axes, results.items(), strict=True):
         conditions = list(numbers["over seeds"])
@@ -222,14 +226,16 @@ def seeds(record: Record) -> tuple[Figure, str]:
             over = [numbers["over seeds"][c][which] for c in conditions]
             means = [100 * v["mean"] for v in over]
             panel.plot(places, means, color=colour, lw=1.6, label=f"{NAMES[which]}, mean")
-            for network in numbers["networks"].values():
+            for place, network in enumerate(numbers["networks"].values()):
                 values = [100 * network[c][which]["accuracy"][0] for c in conditions]
-                panel.plot(places, values, "o", ms=5, color=colour, alpha=0.6, ls="none")
+                panel.plot(places, values, "o", ms=5, color=colour, alpha=0.6, ls="none",
+                           label=None if place else f"{NAMES[which]}, each network",
+                           clip_on=False)  # fmt: skip
         style.tidy(panel, title=space, y="accuracy (%)")
         panel.set_xticks(places, [condition_name(c) for c in conditions])
         panel.set_ylim(0, 100)
-        style.legend(panel)
         words.append(_seed_words(space, numbers["over seeds"]))
+    _legend(figure, axes[:1], columns=2, note=notes(record))
     return figure, "\n".join(words)
 
 

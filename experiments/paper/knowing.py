@@ -21,8 +21,8 @@ from experiments.paper.measures import number
 from experiments.paper.settings import Figure
 
 PATTERN = "adaptive-*.json"
-KINDS = ("accuracy", "filtering")
-"""Figures with one network whose robustness they show."""
+KINDS = ("accuracy", "filtering", "readings", "seeds")
+"""Figures of robustness; of several networks, the first is meant."""
 
 KNOWING = frozenset({"A2", "A3", "A4", "A5"})
 """Attacks without which nobody can say that the attacker knows."""
@@ -183,7 +183,9 @@ def notes(record: Mapping[str, Any]) -> str:
     every = {space: of_space(record, space) for space in spaces(record)}
     if not any(row for rows in every.values() for row in rows.values()):
         return NOT_RUN
-    return "\n".join(_note(space, rows) for space, rows in every.items())
+    first, *more = record["settings"].get("networks", [""])
+    whose = f"{first}, " if more else ""
+    return "\n".join(whose + _note(space, rows) for space, rows in every.items())
 
 
 def _note(space: str, rows: Mapping[str, Numbers | None]) -> str:

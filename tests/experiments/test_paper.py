@@ -64,7 +64,8 @@ def test_every_figure_becomes_numbers_and_pictures(made):
         record = json.loads((made / "out" / f"{name}.json").read_text())
         assert record["figure"] == name
         assert set(record["results"]) - {"adaptive"} == {"pixel", "normalised"}
-        assert ("adaptive" in record["results"]) == (record["kind"] in ("accuracy", "filtering"))
+        shown = ("accuracy", "filtering", "readings", "seeds")
+        assert ("adaptive" in record["results"]) == (record["kind"] in shown)
         assert record["passes"] > 0
         assert record["seconds"] > 0
         assert {"python", "torch", "credibly", "device"} == set(record["made_with"][0])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from credibly.errors import InvalidArgumentError
-from experiments.paper import claims, draw, knowing, settings, statements
+from experiments.paper import claims, draw, draw_accuracy, knowing, settings, statements
 from experiments.paper.cache import Cache
 from experiments.paper.stages import Line
 from experiments.paper.world import World
@@ -123,7 +123,7 @@ def record_of(adaptive):
     """A filtering figure with one set and the numbers that the claims read."""
     which = {"accuracy": [0.5] * 3, "restarts": [0.5], "right": [5], "images": 10,
              "mean": [0.5] * 50, "auroc": [0.7] * 3}  # fmt: skip
-    coverage = {"mean": 0.4, "first": [0.4, 0.3, 0.5]}
+    coverage = {"mean": 0.4, "most": 0.5, "first": [0.4, 0.3, 0.5]}
     one = {
         "softmax": which, "profile": which, "auroc difference": [0.1] * 3,
         "drop": {"softmax": [0.1] * 3, "profile": [0.1] * 3, "softmax ahead by": [0.1] * 3},
@@ -131,7 +131,8 @@ def record_of(adaptive):
     }  # fmt: skip
     sets = {"10 images": dict.fromkeys(("clean", "0.01", "0.02", "0.03"), one)}
     results = {"pixel": sets, "normalised": sets} | ({"adaptive": adaptive} if adaptive else {})
-    return {"settings": {"eps": [0.01, 0.02, 0.03]}, "results": results}
+    settings = {"eps": [0.01, 0.02, 0.03], "networks": ["net"], "gammas": [200.0], "dataset": "d"}
+    return {"settings": settings, "results": results}
 
 
 def test_claims_of_robustness_carry_the_adaptive_numbers():
@@ -171,6 +172,29 @@ def test_pictures_show_them_or_say_that_there_are_none(tmp_path, kind):
         text = (tmp_path / f"{name}.svg").read_text("utf-8")
         assert ("attacker who knows (worst of A0, A2-A4)" in text) == (adaptive is not None)
         assert knowing.NOT_RUN in text
+
+
+def test_of_several_networks_the_first_is_named():
+    record = record_of({"pixel": {"0.01": NUMBERS}})
+    record["settings"]["networks"] = ["seed0", "seed1"]
+    first, second = knowing.notes(record).splitlines()
+    assert first.startswith("seed0, pixel, attacker who knows")
+    assert second == "seed0, normalised: adaptive attacks: not run for this network"
+
+
+def test_pictures_name_networks_and_scale():
+    record = record_of(None)
+    assert draw.subject(record) == "net, gamma = 200."
+    small = {**record, "settings": {**record["settings"], "dataset": "embedded"}}
+    assert "nothing here is about the paper" in draw.subject(small)
+
+
+@pytest.mark.parametrize(("most", "words"), [(0.0, "does not reach that at any coverage"),
+                                             (0.1, "gives up 95 % of the images")])  # fmt: skip
+def test_what_is_never_reached_is_not_called_given_up(most, words):
+    numbers = {"softmax": {"accuracy": [0.4]}, "profile": {"accuracy": [0.6]},
+               "coverage": {"softmax for profile": {"mean": most / 2, "most": most}}}  # fmt: skip
+    assert words in draw_accuracy._regain_words("pixel", {"clean": {}, "0.01": numbers})
 
 
 def test_attacks_in_lower_precision_are_stages_of_their_own(tmp_path):
