@@ -58,29 +58,36 @@ class Run:
 
 
 def train(run: Run, data: Data, say: Saying = print) -> Path:
-    """Train to the end, measure, write."""
+    """Train to the end, measure, write; a run that was finished is left as it is."""
     run.out.mkdir(parents=True, exist_ok=True)
+    settings = run.settings(data)
+    if _finished(run, settings):
+        say(f"{run.target} is there already, made with these settings")
+        return run.target
     step = _step(run, data)
     once = runner(step)
-    settings = run.settings(data)
-    begin = _resume(run, step, settings, say)
-    clock = stored = time.perf_counter()
+    begin, spent = _resume(run, step, settings, say)
+    stored = time.perf_counter()
+    clock = stored - spent
     for epoch in range(begin, run.recipe.epochs):
         loss = _epoch(run, step, once, epoch)
         now = time.perf_counter()
         say(f"{now - clock:6.0f} s  epoch {epoch + 1}/{run.recipe.epochs}: loss {loss:.4f}")
         if now - stored > run.save_every:
-            _store(run, step, settings, epoch + 1)
+            _store(run, step, {"epoch": str(epoch + 1), "settings": settings,
+                               "seconds": f"{now - clock:.1f}"})  # fmt: skip
             stored = now
     facts = _facts(run, data, step, time.perf_counter() - clock)
-    networks.save(run.target, step.net, facts)
-    trained = networks.load(run.target, run.device)  # as users get it: rounded to half precision
+    aside = run.target.with_suffix(".part")  # nobody takes a file without its accuracies
+    networks.save(aside, step.net, facts)
+    trained = networks.load(aside, run.device)  # as users get it: rounded to half precision
     measured = {
         f"{part}_accuracy": f"{accuracy(trained, images):.4f}"
         for part, images in (("held_out", data.held_out), ("test", data.test))
         if len(images)
     }
-    networks.save(run.target, step.net, {**facts, **measured})
+    networks.save(aside, step.net, {**facts, **measured})
+    aside.replace(run.target)
     run.unfinished.unlink(missing_ok=True)
     say(f"{run.target}: {measured}")
     return run.target
@@ -112,16 +119,35 @@ def _epoch(run: Run, step: Step, once: Callable[[], None], epoch: int) -> float:
     return float(step.total) / len(plans)
 
 
-def _store(run: Run, step: Step, settings: str, epoch: int) -> None:
+def _finished(run: Run, settings: str) -> bool:
+    """Whether the network is there; another one of this name is not replaced.
+
+    Figures know a network by its bytes. Trained again it would be another.
+    """
+    if not run.target.exists():
+        return False
+    with safe_open(run.target, "pt") as file:
+        made_by = (file.metadata() or {}).get("recipe")
+    if made_by != settings:
+        message = (
+            f"{run.target} is there and was made with other settings ({made_by}); move it away, or "
+            f"choose another --out, to train with {settings}."
+        )
+        raise ValueError(message)
+    return True
+
+
+def _store(run: Run, step: Step, facts: dict[str, str]) -> None:
     state = {name: value.contiguous().cpu() for name, value in step.state().items()}
     fresh = run.unfinished.with_suffix(".part")
-    save_file(state, fresh, metadata={"epoch": str(epoch), "settings": settings})
+    save_file(state, fresh, metadata=facts)
     fresh.replace(run.unfinished)
 
 
-def _resume(run: Run, step: Step, settings: str, say: Saying) -> int:
+def _resume(run: Run, step: Step, settings: str, say: Saying) -> tuple[int, float]:
+    """Epochs that are done, and the seconds they took."""
     if not run.unfinished.exists():
-        return 0
+        return 0, 0.0
     with safe_open(run.unfinished, "pt") as file:
         facts = file.metadata()
         if facts["settings"] != settings:
@@ -132,7 +158,7 @@ def _resume(run: Run, step: Step, settings: str, say: Saying) -> int:
             raise ValueError(message)
         step.restore({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     say(f"going on after epoch {facts['epoch']}")
-    return int(facts["epoch"])
+    return int(facts["epoch"]), float(facts.get("seconds", 0))
 
 
 @torch.no_grad()

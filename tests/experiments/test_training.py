@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from experiments import evidence_subject, networks, recipes
@@ -124,6 +125,34 @@ def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     ours, theirs = load_file(stopped.target), load_file(whole.target)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert not stopped.unfinished.exists()
+
+
+def test_a_finished_run_is_left_as_it_is_and_not_replaced(tmp_path: Path) -> None:
+    run = Run("net", replace(RECIPE, epochs=1), 0, tmp_path)
+    content = train(run, data(), lambda _: None).read_bytes()
+    lines: list[str] = []
+    assert train(run, data(), lines.append) == run.target
+    assert lines == [f"{run.target} is there already, made with these settings"]
+    with pytest.raises(ValueError, match="made with other settings"):
+        train(replace(run, recipe=RECIPE), data(), lambda _: None)
+    assert run.target.read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == [run.target.name]
+
+
+def test_the_seconds_of_a_stopped_run_count(tmp_path: Path) -> None:
+    run = Run("net", RECIPE, 0, tmp_path, save_every=0.0)
+
+    def stop(line: str) -> None:
+        if "epoch 2" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(run, data(), stop)
+    with safe_open(run.unfinished, "pt") as file:
+        facts = file.metadata()
+    assert float(facts["seconds"]) > 0
+    save_file(load_file(run.unfinished), run.unfinished, metadata={**facts, "seconds": "1000"})
+    assert int(networks.load(train(run, data(), lambda _: None)).facts["seconds"]) >= 1000
 
 
 def test_another_seed_gives_other_weights_and_other_settings_are_refused(tmp_path: Path) -> None:
