@@ -20,8 +20,8 @@ RULE = (
     "interval lie outside, and open otherwise. A reading (space, number "
     "of images) holds if all statements are true, fails if none is true and one is false, is open "
     "if all are open, and holds partly otherwise. The claim is reproduced if every reading holds, "
-    "refuted if every reading fails, undecided if no reading was measured or every one is open, "
-    "and partly reproduced otherwise."
+    "refuted if every reading fails, cannot be decided if no reading was measured or every one is "
+    "open, and partly reproduced otherwise."
 )
 
 State = Literal["true", "false", "open"]
@@ -135,18 +135,36 @@ def write(out: Path) -> None:
     }
     if not records:
         return
+    mixed = mixed_networks(records)
     small = any(is_small(record) for record in records.values())
     found = [claim.record() for claim in all_claims(records)]
     scale = "small, with the embedded network: it says nothing about the paper" if small else "full"
     nearest = nearest_readings(records)
     everything = {"scale": scale, "rule": RULE, "claims": found, "nearest_readings": nearest}
+    if mixed:
+        everything["mixed_networks"] = mixed
     write_json(out / "claims.json", everything)
     say(markdown(found, scale))
+    for name, figures in mixed.items():
+        say(f"\nNot one network, though all figures call it {name}: {', '.join(figures)}.")
     for row in nearest[:1]:
         say(
             f"\nNearest to the paper's numbers: {row['space']}, {row['reading']}, "
             f"{100 * row['distance']:.1f} points away in sum."
         )
+
+
+def mixed_networks(records: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Names under which figures hold different networks, with those figures and SHA-256s."""
+    seen: dict[str, dict[str, str]] = {}
+    for figure, record in records.items():
+        for name, sha256 in record.get("networks", {}).items():
+            seen.setdefault(name, {})[figure] = sha256
+    return {
+        name: [f"{figure} ({sha256[:8]})" for figure, sha256 in figures.items()]
+        for name, figures in seen.items()
+        if len(set(figures.values())) > 1
+    }
 
 
 def markdown(found: Sequence[Mapping[str, Any]], scale: str) -> str:

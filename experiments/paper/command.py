@@ -146,7 +146,7 @@ def assembled(
     return {
         "figure": figure.name,
         "kind": figure.kind,
-        "command": f"python -m experiments.paper --figure {figure.name}" + " --small" * small,
+        "command": exact_command(figure, stamps, small=small),
         "settings": figure.record(),
         "networks": {name: world.network_sha256(name) for name in figure.networks},
         "parameters": {name: world.parameters(name) for name in figure.networks},
@@ -156,6 +156,14 @@ def assembled(
         "passes": round(sum(passes for _, passes in cost.values())),
         "results": results,
     }
+
+
+def exact_command(figure: Figure, stamps: Sequence[str], *, small: bool) -> str:
+    """What makes the figure; folders are everyone's own."""
+    start = f"python -m experiments.paper --figure {figure.name}"
+    device = "" if all(json.loads(text)["device"] == "CPU" for text in stamps) else " --device cuda"
+    folders = " --small" if small else f" --checkpoints FOLDER --{figure.dataset} FOLDER"
+    return start + folders + device
 
 
 def draw_all(out: Path, names: Sequence[str] | None) -> None:

@@ -1,8 +1,10 @@
 """Claims of the paper that follow from several numbers at once, on made-up records."""
 
+import json
+
 import pytest
 
-from experiments.paper import statements
+from experiments.paper import claims, command, settings, statements
 
 
 def verdicts(records):
@@ -108,3 +110,29 @@ def test_a_network_whose_profiles_change_more_is_less_robust(change, expected):
     fashion = profiles({"resnet": (0.3, 0.9)}, change)
     found = verdicts({"profiles-cifar10": cifar, "profiles-fashion-mnist": fashion})
     assert found["less robust"] == expected
+
+
+def test_figures_of_two_networks_with_one_name_are_named():
+    records = {
+        "compromise": {"networks": {"a": "1" * 64}},
+        "seeds": {"networks": {"a": "2" * 64, "b": "3" * 64}},
+        "readings": {"networks": {"b": "3" * 64}},
+    }
+    assert claims.mixed_networks(records) == {"a": ["compromise (11111111)", "seeds (22222222)"]}
+
+
+@pytest.mark.parametrize(
+    ("small", "device", "more"),
+    [
+        (True, "CPU", "--small"),
+        (False, "CPU", "--checkpoints FOLDER --fashion-mnist FOLDER"),
+        (False, "H200", "--checkpoints FOLDER --fashion-mnist FOLDER --device cuda"),
+    ],
+)
+def test_the_command_of_a_figure_can_be_given_as_it_is(small, device, more):
+    figure = settings.load("filtering-fashion-mnist", small=small)
+    found = command.exact_command(figure, [json.dumps({"device": device})], small=small)
+    start = "python -m experiments.paper "
+    assert found == f"{start}--figure filtering-fashion-mnist {more}"
+    given = command.parsed(found.removeprefix(start).split())
+    assert (given.small, given.device) == (small, "cpu" if device == "CPU" else "cuda")
