@@ -20,8 +20,8 @@ RULE = (
     "interval lie outside, and open otherwise. A reading (space, number "
     "of images) holds if all statements are true, fails if none is true and one is false, is open "
     "if all are open, and holds partly otherwise. The claim is reproduced if every reading holds, "
-    "refuted if every reading fails, cannot be decided if no reading was measured or every one is "
-    "open, and partly reproduced otherwise."
+    "refuted if none holds, not even partly, and one fails, cannot be decided if no reading was "
+    "measured or every one is open, and partly reproduced otherwise."
 )
 
 State = Literal["true", "false", "open"]
@@ -114,7 +114,7 @@ def verdict(readings: Sequence[Reading]) -> Verdict:
         return "cannot be decided"
     if all(reading == "holds" for reading in readings):
         return "reproduced"
-    if all(reading == "fails" for reading in readings):
+    if all(reading in ("fails", "open") for reading in readings):
         return "refuted"
     return "partly"
 

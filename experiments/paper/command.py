@@ -30,12 +30,11 @@ FULL, SMALL = Path("results/paper"), Path(".cache/paper-small")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make every figure that can be made; 1 if something asked for by name could not."""
+    """Make every figure that can be made; 1 if one asked for by name could not, or none at all."""
     given = parsed(arguments)
     try:
         if given.draw:
-            draw_all(given.out, given.figure)
-            return 0
+            return 0 if draw_all(given.out, given.figure) else 1
         return run(given)
     except CrediblyError as error:
         say(f"error: {error}")
@@ -63,7 +62,8 @@ def run(given: argparse.Namespace) -> int:
     claims.write(given.out)
     if skipped:
         say(f"not made: {', '.join(skipped)}")
-    return 1 if skipped and given.figure else 0
+    nothing = len(skipped) == len(settings.names())
+    return 1 if nothing or (skipped and given.figure) else 0
 
 
 def refuse_full(out: Path) -> None:
@@ -166,23 +166,24 @@ def exact_command(figure: Figure, stamps: Sequence[str], *, small: bool) -> str:
     return start + folders + device
 
 
-def draw_all(out: Path, names: Sequence[str] | None) -> None:
-    """Pictures from JSON alone, where matplotlib is installed."""
+def draw_all(out: Path, names: Sequence[str] | None) -> bool:
+    """Pictures from JSON alone, where matplotlib is installed; whether all that were asked for."""
     try:
         from experiments.paper import draw
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != "matplotlib":
             raise
         say("no pictures: matplotlib is not installed; draw them elsewhere with --draw")
-        return
-    if not names and not any((out / f"{name}.json").exists() for name in settings.names()):
+        return False
+    there = [n for n in names or settings.names() if (out / f"{n}.json").exists()]
+    for name in there:
+        draw.picture(read_figure(out / f"{name}.json"), out)
+    missing = [name for name in names or () if name not in there]
+    for name in missing:
+        say(f"{out / name}.json is not there: make it first, without --draw")
+    if not there and not missing:
         say(f"no figure's JSON is in {out}: make them first, without --draw")
-    for name in names or settings.names():
-        path = out / f"{name}.json"
-        if path.exists():
-            draw.picture(read_figure(path), out)
-        elif names:
-            say(f"{path} is not there: make it first, without --draw")
+    return bool(there) and not missing
 
 
 def stamp(device: str) -> dict[str, str]:

@@ -68,7 +68,7 @@ def compromise(record: Record) -> tuple[Figure, str]:
     figure, axes = style.panels(2, rows=len(results), width=9.0, height=3.0 * len(results) + 0.7)
     for row, (space, numbers) in enumerate(results.items()):
         left, right = axes[2 * row : 2 * row + 2]
-        for place, (gamma, values) in enumerate(numbers["gammas"].items()):
+        for place, (gamma, values) in enumerate(_first_set(numbers)["gammas"].items()):
             colour = style.SHADES[place % len(style.SHADES)]
             for panel, column in ((left, "distance quantiles"), (right, "norm quantiles")):
                 shares = np.linspace(0, 100, len(values[column]))
@@ -79,7 +79,13 @@ def compromise(record: Record) -> tuple[Figure, str]:
         for panel in (left, right):
             panel.set_ylim(0, 100)
             style.legend(panel, where="lower right")
-    return figure, "\n".join(_compromise_words(s, n["gammas"]) for s, n in results.items())
+    words = [_compromise_words(s, _first_set(n)["gammas"]) for s, n in results.items()]
+    return figure, "\n".join(words)
+
+
+def _first_set(numbers: Mapping[str, Any]) -> Any:
+    """That of the paper's size; the larger ones are beside it in the JSON."""
+    return next(iter(numbers.values()))
 
 
 def _compromise_words(space: str, gammas: Mapping[str, Any]) -> str:

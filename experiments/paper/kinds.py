@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from credibly.decide.bootstrap import bootstrap
 from experiments.paper import measures
 from experiments.paper.cache import Cache, Content, Stage
-from experiments.paper.measures import Numbers
+from experiments.paper.measures import FEW, RESAMPLES, Numbers
 from experiments.paper.settings import Figure
 from experiments.paper.stages import Line
 from experiments.paper.world import World
@@ -25,6 +26,7 @@ VERSION = 1
 def measured(world: World, cache: Cache, figure: Figure, space: str) -> Stage:
     """The stage that holds all numbers of a figure in one space."""
     lines = {name: Line(world, cache, figure, name, space) for name in figure.networks}
+    from experiments.paper.compromise import compromise
     from experiments.paper.readings import readings
 
     plan = {
@@ -43,6 +45,17 @@ def set_name(images: int, restarts: int) -> str:
     return f"{images} images, {restarts} restart{'s' * (restarts > 1)}"
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Resampling is thousands of small sorts: on a busy machine threads take ten times as long."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def measuring(
     lines: Mapping[str, Line],
     figure: Figure,
@@ -55,61 +68,14 @@ def measuring(
 
     def compute() -> Content:
         found: Found = {name: line.cache.load(stage).tensors for name, stage in stages.items()}
-        return Content({}, {"numbers": numbers(found)})
+        with one_thread():
+            return Content({}, {"numbers": numbers(found)})
 
-    settings = {"kind": figure.kind, "sets": list(stages), **(extra or {})}
+    settings = {
+        "kind": figure.kind, "sets": list(stages), "resamples": [RESAMPLES, FEW], **(extra or {}),
+    }  # fmt: skip
     label = f"measure {figure.name} {line.space}"
     return Stage("measure", label, VERSION, settings, tuple(stages.values()), compute)
-
-
-def compromise(lines: Mapping[str, Line], figure: Figure) -> Stage:
-    """Risk and |c+|^2 for each gamma, and whether the trade-off holds for every image."""
-    (line,) = lines.values()
-    images = figure.images[0]
-    stages = {f"{gamma:g}": line.solve(images, gamma=gamma) for gamma in figure.gammas}
-
-    def numbers(found: Found) -> Numbers:
-        each = {g: trade_off(found[g], float(g)) for g in stages}
-        pairs = list(zip(list(stages), list(stages)[1:], strict=False))
-        return {
-            "gammas": {g: _gamma_numbers(values) for g, values in each.items()},
-            "differences": {
-                f"{b} less {a}": {
-                    "risk": measures.mean_of(each[b]["risk"] - each[a]["risk"]),
-                    "norm": measures.mean_of(each[b]["norm"] - each[a]["norm"]),
-                    "risk falls": measures.mean_of(each[b]["risk"] < each[a]["risk"]),
-                    "norm grows": measures.mean_of(each[b]["norm"] > each[a]["norm"]),
-                }
-                for a, b in pairs
-            },
-        }
-
-    return measuring(lines, figure, stages, numbers)
-
-
-def trade_off(found: Mapping[str, Tensor], gamma: float) -> dict[str, Tensor]:
-    """Of each image: |x+ - x0|^2, |c+|^2, and what is left of (|c0|^2 - |c+|^2) / gamma."""
-    before, after = (found[k][0].double().square().sum(1) for k in ("c0", "c"))
-    risk = found["risk"][0].double()
-    return {"risk": risk, "norm": after, "slack": (before - after) / gamma - risk, "fit": before}
-
-
-def _gamma_numbers(values: Mapping[str, Tensor]) -> Numbers:
-    quantiles = torch.linspace(0, 1, 51, dtype=torch.float64)
-
-    def shape(column: Tensor) -> list[float | None]:
-        return [measures.number(v, 4) for v in column.quantile(quantiles).tolist()]
-
-    return {
-        "risk": measures.mean_of(values["risk"]),
-        "distance": measures.mean_of(values["risk"].sqrt()),
-        "norm": measures.mean_of(values["norm"]),
-        "norm before": measures.mean_of(values["fit"]),
-        "trade-off holds": measures.number(float((values["slack"] >= 0).double().mean())),
-        "least slack": measures.number(float(values["slack"].min())),
-        "distance quantiles": shape(values["risk"].sqrt()),
-        "norm quantiles": shape(values["norm"]),
-    }
 
 
 def profiles(lines: Mapping[str, Line], figure: Figure) -> Stage:

@@ -59,7 +59,12 @@ class Table:
     def fits(self, network: str, space: str, gamma: float, eps: str) -> bool:
         """Whether it was made in the same reading, by attacks that know."""
         same = (self.network, self.space) == (network, space) and eps in self.worst
-        return same and math.isclose(self.gamma, gamma) and set(self.attacks[eps]) >= KNOWING
+        if not (same and math.isclose(self.gamma, gamma)):
+            return False
+        missing = sorted(KNOWING - set(self.attacks[eps]))
+        if missing:
+            say(f"{self.file}, eps {eps}: {', '.join(missing)} not run, so it is left out")
+        return not missing
 
     def left(self, eps: str) -> Numbers:
         """The accuracy that is left, with its interval and what it rests on."""
@@ -118,8 +123,6 @@ def _table(file: str, record: Mapping[str, Any], table: Mapping[str, Any]) -> Ta
     for eps in table["worst"]:
         run = [name for name, row in table["attacks"].items() if row.get(eps) is not None]
         attacks[eps] = sorted({kind for name in run for kind in re.findall(r"A\d", name)})
-        if missing := sorted(KNOWING - set(attacks[eps])):
-            say(f"{file}, eps {eps}: {', '.join(missing)} not run, so it is left out")
     return Table(
         file,
         record["network_sha256"],

@@ -172,6 +172,16 @@ def movements(found: Mapping[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
+def settled(found: Mapping[str, Tensor]) -> Numbers:
+    """How near to stationary the solver ended: |grad F| against the pulls that balance in it."""
+    if "stationarity" not in found:  # stored before it was kept
+        return {}
+    values = found["stationarity"].double().flatten()
+    quantiles = torch.tensor([0.5, 0.95], dtype=torch.float64)
+    middle, most = values[values.isfinite()].quantile(quantiles).tolist()
+    return {"stationarity": {"median": number(middle, 3), "95 %": number(most, 3)}}
+
+
 def spread(profiles: Tensor) -> float:
     """How much sorted, stretched profiles (n, K) differ between images: mean deviation by rank."""
     return float(profiles[:, 1:-1].std(dim=0, correction=0).mean())

@@ -69,6 +69,7 @@ def algorithm_1(line: Line, start: str, step: float) -> Stage:
     images, restarts = figure.sets()[0]
     chosen = line.choose(images)
     attacks = [line.attack(images, restarts, *pair) for pair in figure.attacks()]
+    solver = cr.ArrowHurwicz(primal_step=step, initial=start)  # type: ignore[arg-type]
     settings: dict[str, Any] = {
         "network": line.world.network_sha256(line.network),
         "space": line.space,
@@ -78,12 +79,12 @@ def algorithm_1(line: Line, start: str, step: float) -> Stage:
         "step": step,
         "lengths": list(figure.lengths),
         "chunk": figure.chunk,
+        "solver": repr(solver),
     }
 
     def compute() -> Content:
         x, _ = line.inputs(images)
         attacked = [line.cache.load(stage).tensors["x"][0].to(x.device) for stage in attacks]
-        solver = cr.ArrowHurwicz(primal_step=step, initial=start)  # type: ignore[arg-type]
         everything = torch.cat([x, *attacked])
         parts = [
             run_algorithm_1(line.classifier(), some, gamma, solver, figure.lengths)
@@ -129,7 +130,9 @@ def converged_row(solved: Mapping[str, Mapping[str, Tensor]]) -> Numbers:
     credibilities = {name: values["c"][0] for name, values in solved.items()}
     passes = float(torch.cat([values["passes"][0] for values in solved.values()]).mean())
     row = _row(credibilities, solved, float(first["objective"].double().mean()))
-    return {"name": "converged", "passes": measures.number(passes), **row}
+    return {
+        "name": "converged", "passes": measures.number(passes), **row, **measures.settled(first),
+    }  # fmt: skip
 
 
 def reading_row(

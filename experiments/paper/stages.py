@@ -171,6 +171,7 @@ def solved(profile: cr.Profile, labels: Tensor) -> Content:
         "objective": profile.certificate.objective,
         "passes": profile.passes,
         "usable": profile.usable,
+        "stationarity": profile.certificate.relative_stationarity,
         # samples that could not be solved are given up first
         "profile_score": scores.ratio(profile).nan_to_num(nan=-1.0),
         "softmax_score": (first - second).nan_to_num(nan=-1.0),

@@ -36,22 +36,26 @@ def accuracy_claims(records: Records) -> list[Claim]:
 
 def compromise_claims(records: Records) -> list[Claim]:
     """Figure 1 of the experiments."""
-    results = records.get("compromise", {}).get("results", {})
-    steps = {space: numbers["differences"].items() for space, numbers in results.items()}
+    results = {
+        f"{space}, {images}": numbers
+        for space, sets in records.get("compromise", {}).get("results", {}).items()
+        for images, numbers in sets.items()
+    }
+    steps = {reading: numbers["differences"].items() for reading, numbers in results.items()}
     falls = {
-        space: [Statement(f"risk, {k}", v["risk"], most=0, strict=True) for k, v in each]
-        for space, each in steps.items()
+        reading: [Statement(f"risk, {k}", v["risk"], most=0, strict=True) for k, v in each]
+        for reading, each in steps.items()
     }
     grows = {
-        space: [Statement(f"|c+|², {k}", v["norm"], least=0, strict=True) for k, v in each]
-        for space, each in steps.items()
+        reading: [Statement(f"|c+|², {k}", v["norm"], least=0, strict=True) for k, v in each]
+        for reading, each in steps.items()
     }
     holds = {
-        space: [
+        reading: [
             Statement(f"share, gamma {g}", [v["trade-off holds"]] * 3, least=1)
             for g, v in numbers["gammas"].items()
         ]
-        for space, numbers in results.items()
+        for reading, numbers in results.items()
     }
     return [
         Claim("risk falls", "perturbations shrink as gamma grows", "falls", falls),

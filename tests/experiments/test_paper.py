@@ -205,9 +205,9 @@ def test_pictures_are_drawn_from_json_alone(made, tmp_path):
 
 
 def test_drawing_without_json_says_what_to_do_first(tmp_path, capsys):
-    assert command.main(["--draw", "--out", str(tmp_path)]) == 0
+    assert command.main(["--draw", "--out", str(tmp_path)]) == 1
     assert "no figure's JSON is in" in capsys.readouterr().out
-    assert command.main(["--draw", "--out", str(tmp_path), "--figure", "seeds"]) == 0
+    assert command.main(["--draw", "--out", str(tmp_path), "--figure", "seeds"]) == 1
     assert "seeds.json is not there" in capsys.readouterr().out
 
 
@@ -223,7 +223,7 @@ def test_without_matplotlib_there_is_json_and_a_line(made, tmp_path, monkeypatch
 
 def test_figures_whose_networks_are_missing_are_skipped_with_a_line(tmp_path, capsys):
     given = ["--cache", str(tmp_path / "c"), "--out", str(tmp_path / "o")]
-    assert command.main([*given, "--checkpoints", str(tmp_path)]) == 0
+    assert command.main([*given, "--checkpoints", str(tmp_path)]) == 1, "nothing at all was made"
     out = capsys.readouterr().out
     assert "compromise: skipped, cifar10-resnet18-seed0.safetensors not in" in out
     assert "not made: compromise" in out

@@ -79,7 +79,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_line(tmp_path, capsys, monkeypat
     whole = path.read_bytes()
     path.write_bytes({"junk": b"junk", "cut": whole[:-8], "another": whole}[content])
     given = ("--checkpoints", str(tmp_path), "--cifar10", str(data))
-    assert command.main(arguments(tmp_path, *given)) == 0
+    assert command.main(arguments(tmp_path, *given)) == 1
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith(f"compromise: skipped, {path}") for line in lines)
     assert lines[-1].startswith("not made: compromise")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import credibly as cr
-from experiments.paper import claims, kinds, measures, statements, statements_profiles
+from experiments.paper import claims, compromise, kinds, measures, statements, statements_profiles
 from experiments.paper.claims import Statement, judged, verdict
 from experiments.paper.readings import softmax_distance
 
@@ -114,15 +114,22 @@ def test_profiles_are_sorted_and_stretched_one_by_one():
     assert found.tolist() == [[1.0, 0.5, 0.0], [0.0, 0.0, 0.0]]
 
 
+def test_how_near_to_stationary_is_told_where_it_was_kept():
+    values = torch.tensor([[0.0, 0.1, 0.2, 0.3, math.nan]])
+    found = measures.settled({"stationarity": values})["stationarity"]
+    assert found == {"median": pytest.approx(0.15), "95 %": pytest.approx(0.285)}
+    assert measures.settled({"c": values}) == {}
+
+
 def test_the_trade_off_is_checked_image_by_image():
     found = {
         "c0": torch.tensor([[[-3.0, -4.0], [-3.0, -4.0]]]),
         "c": torch.tensor([[[-3.0, 0.0], [-3.0, 0.0]]]),
         "risk": torch.tensor([[0.07, 0.09]]),
     }
-    slack = kinds.trade_off(found, 200.0)["slack"]
+    slack = compromise.trade_off(found, 200.0)["slack"]
     assert slack.tolist() == pytest.approx([16 / 200 - 0.07, 16 / 200 - 0.09], abs=1e-6)
-    assert kinds._gamma_numbers(kinds.trade_off(found, 200.0))["trade-off holds"] == 0.5
+    assert compromise.gamma_numbers(compromise.trade_off(found, 200.0))["trade-off holds"] == 0.5
 
 
 def test_drops_are_paired_by_image():
@@ -218,7 +225,8 @@ def test_a_reading_is_judged_by_its_statements(parts, reading):
     ("readings", "expected"),
     [
         (["holds", "holds"], "reproduced"), (["fails", "fails"], "refuted"),
-        (["holds", "fails"], "partly"), (["partly"], "partly"), (["fails", "open"], "partly"),
+        (["holds", "fails"], "partly"), (["partly"], "partly"), (["fails", "open"], "refuted"),
+        (["partly", "fails"], "partly"),
         (["open", "open"], "cannot be decided"), ([], "cannot be decided"),
     ],
 )  # fmt: skip
