@@ -66,7 +66,8 @@ def score(
 
     Args:
         clf: the classifier, or what `load_classifier` gave.
-        source: what `open_source` gave, or a path for it.
+        source: what `open_source` gave, or a path for it. A model that was fitted on a table takes
+            the columns of a table by name.
         out: the Parquet file to write. Until it is finished its parts are in `<out>.parts/`.
         gamma: as of `credibility`; 'auto' is set once, by the first rows, and recorded.
         weights: K numbers instead of gamma.
@@ -86,6 +87,7 @@ def score(
     known = clf.fingerprint if isinstance(clf, LoadedClassifier) else None
     clf = clf.classifier if isinstance(clf, LoadedClassifier) else clf
     source = source if isinstance(source, Source) else open_source(source)
+    source = source.for_model(_checked(clf))
     check_chunk_size(chunk_size)
     check_chunk_size(shard_size)
     shard = -(-shard_size // chunk_size) * chunk_size
@@ -106,6 +108,17 @@ def score(
         shards.remove()
     seconds = time.monotonic() - started
     return ScoreReport(shards.out, len(source), resumed, dict(statuses), manifest.gamma, seconds)
+
+
+def _checked(clf: Classifier) -> Classifier:
+    if not isinstance(clf, Classifier):
+        raise InvalidArgumentError(
+            "clf",
+            expected="a credibly.Classifier or what load_classifier gave",
+            came=type(clf).__name__,
+            remedy="Wrap your model first: credibly.Classifier(net).",
+        )
+    return clf
 
 
 def _check_output(shards: Shards, *, overwrite: bool) -> None:
@@ -133,13 +146,6 @@ def _pair(bounds: Bounds | None) -> Bounds | None:
 
 def _settings(job: Job, gamma: object, weights: object, fingerprint: str | None) -> dict[str, Any]:
     clf = job.clf
-    if not isinstance(clf, Classifier):
-        raise InvalidArgumentError(
-            "clf",
-            expected="a credibly.Classifier or what load_classifier gave",
-            came=type(clf).__name__,
-            remedy="Wrap your model first: credibly.Classifier(net).",
-        )
     reading = {k: v for k, v in job.source.describe().items() if k != "name"}
     return {
         "model": fingerprint or digest_of_classifier(clf) or "unknown",
@@ -206,6 +212,7 @@ def first_look(
     rows: int,
 ) -> tuple[Profile, float]:
     """The profile of the first few rows, with the weights that `score` would use, and seconds."""
+    source = source.for_model(clf)
     job = Job(clf, source, (), Hybrid(), _pair(bounds), rows, rows)
     weights = _resolved(job, gamma, None)
     x, _ = prepared(job, source.read(0, rows)[1])

@@ -65,9 +65,9 @@ def evaluate(
     unlabelled = replace(of_data, drop=[*(of_data.drop or []), *own]) if tabular else of_data
     console = Console(highlight=False)
     with o.plain_warnings():
-        ordinary = read_inputs(data, unlabelled)
-        foreign = [read_inputs(path, of_data) for path in outliers or ()]
         loaded = of_model.load(model)
+        ordinary = read_inputs(data, unlabelled, loaded.classifier)
+        foreign = [read_inputs(path, of_data, loaded.classifier) for path in outliers or ()]
         work = Evaluation.of(
             loaded, ordinary, place, attacks=attack or (), corruptions=corruptions,
             outliers=foreign, gamma=o.as_gamma(gamma), bounds=bounds, chunk_size=chunk_size,

@@ -48,9 +48,9 @@ class Inputs:
         return replace(self, x=self.x.to(device=clf.device, dtype=clf.dtype))
 
 
-def read_inputs(path: Path, how: o.DataOptions) -> Inputs:
-    """All rows of a file that the options describe, in memory."""
-    source = how.open(path)
+def read_inputs(path: Path, how: o.DataOptions, clf: Classifier) -> Inputs:
+    """All rows of a file that the options describe, in memory, as the model takes them."""
+    source = how.open(path).for_model(clf)
     _, x = source.read(0, len(source))
     facts = {**source.describe(), "fingerprint": source.fingerprint()}
     return Inputs(path.stem if path.is_file() else path.name, x, facts)

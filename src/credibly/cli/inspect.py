@@ -39,7 +39,7 @@ def inspect(
         if data is None:
             console.print("Name a file of inputs, too, and the model is checked on it.")
             return
-        source = of_data.open(data)
+        source = of_data.open(data).for_model(loaded.classifier)
         _print(console, "data", _about_data(source))
         tried = _tried(loaded.classifier, source, o.as_gamma(gamma), bounds)
         _print(console, "score", tried)

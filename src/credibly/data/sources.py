@@ -10,6 +10,7 @@ from typing import Literal
 from torch import Tensor
 
 from credibly.errors import FileFormatError, InvalidArgumentError
+from credibly.model.classifier import Classifier
 from credibly.types import real_number, whole_number
 
 Ids = list[int] | list[str] | list[str | None] | list[int | None]
@@ -57,6 +58,14 @@ class Source(ABC):
     def _take(self, start: int, stop: int) -> tuple[Ids, Tensor]:
         """The rows of a range that lies inside."""
 
+    def for_model(self, clf: Classifier) -> Source:  # noqa: ARG002
+        """The same rows as the model takes them: columns that it knows by name in its order.
+
+        A table whose columns are not those of the fit is refused. Arrays and images have no names
+        and are what they are.
+        """
+        return self
+
     @abstractmethod
     def fingerprint(self) -> str:
         """SHA-256 of the bytes on disk, in hex."""
@@ -100,7 +109,8 @@ def open_source(
         path: `.npy`, `.npz`, `.safetensors`, `.csv`, `.tsv`, `.parquet`, or a folder of images.
         key: which array of an `.npz` or `.safetensors` file. A single floating array needs none.
         columns: the numeric columns of a table that are the features, in the model's order. By
-            default all but the id column and the dropped ones.
+            default all but the id column and the dropped ones. A model that was fitted on a table
+            takes them by name, in whatever order they stand here.
         id_column: column of a table that names the rows; by default they are numbered from 0.
         drop: columns of a table that are not features, such as the label.
         size: (height, width) to which images are resized, or one number for squares.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,8 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from credibly.data.columns import chosen_columns, feature_names, in_order_of_fit
 from credibly.data.sources import Ids, Source
-from credibly.errors import FileFormatError, InvalidArgumentError, MissingExtraError
+from credibly.errors import FileFormatError, MissingExtraError
+from credibly.model.classifier import Classifier
 from credibly.model.fingerprint import digest_of_file
 
 BLOCK = 1 << 20
@@ -54,12 +57,20 @@ class _Table(Source):
         limit: int | None,
     ) -> None:
         self.path, self.id_column, self._most = path, id_column, limit
-        names = self._reading(self._names)
-        self.columns = _features(path, names, columns, id_column, drop)
+        self._present = self._reading(self._names)
+        self.columns = chosen_columns(path, self._present, columns, id_column, drop)
         self.shape = (len(self.columns),)
-        self._cursor: tuple[int, Iterator[Any]] = (0, iter(()))
-        self._held: tuple[int, Any] | None = None
+        self._rewind()
         self._limit(self._reading(self._count), limit)
+
+    def for_model(self, clf: Classifier) -> Source:
+        names = feature_names(clf)
+        if names is None:
+            return self
+        ordered = copy(self)  # the rows were counted and looked at already
+        ordered.columns = in_order_of_fit(self.path, self._present, self.columns, names)
+        ordered._rewind()  # noqa: SLF001  # its own copy
+        return ordered
 
     def options(self) -> dict[str, object]:
         return {"columns": list(self.columns), "id_column": self.id_column}
@@ -78,6 +89,10 @@ class _Table(Source):
     @abstractmethod
     def _batches(self, start: int) -> tuple[int, Iterator[Any]]:
         """Record batches from a row at or before `start`, and which row that is."""
+
+    def _rewind(self) -> None:
+        self._cursor: tuple[int, Iterator[Any]] = (0, iter(()))
+        self._held: tuple[int, Any] | None = None
 
     def _reading(self, action: Any, *arguments: Any) -> Any:
         """Do something with the file; what pyarrow raises becomes an error of the format."""
@@ -218,49 +233,6 @@ class ParquetTable(_Table):
             use_threads=False,
         )
         return self._starts[group], batches
-
-
-def _features(
-    path: Path,
-    names: list[str],
-    columns: Sequence[str] | None,
-    id_column: str | None,
-    drop: Sequence[str],
-) -> tuple[str, ...]:
-    if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise FileFormatError(f"{path}: the column names {twice} appear more than once.")
-    _refuse_headless(path, names)
-    asked = {"id_column": [] if id_column is None else [id_column], "drop": drop}
-    for argument, wanted in {**asked, "columns": columns or []}.items():
-        for name in wanted:
-            if name not in names:
-                raise InvalidArgumentError(
-                    argument,
-                    expected=f"columns of {path.name}: {', '.join(names)}",
-                    came=repr(name),
-                    remedy="Check the spelling.",
-                )
-    chosen = columns or [name for name in names if name != id_column]
-    chosen = [name for name in chosen if name not in drop]
-    if not chosen:
-        raise InvalidArgumentError(
-            "columns", expected="at least one feature", came="none", remedy="Drop fewer columns."
-        )
-    return tuple(chosen)
-
-
-def _refuse_headless(path: Path, names: list[str]) -> None:
-    """A first line of numbers is a row of data, unless it counts the columns."""
-    try:
-        numbers = [float(name) for name in names]
-    except ValueError:
-        return
-    if numbers not in ([*range(len(names))], [*range(1, len(names) + 1)]):
-        raise FileFormatError(
-            f"{path}: the first line, {','.join(names[:4])}..., looks like data. Add a line that "
-            "names the columns."
-        )
 
 
 def _numbers(path: Path, batch: Any, columns: Sequence[str], first: int) -> Any:
