@@ -236,6 +236,24 @@ def test_rows_outside_the_bounds_get_a_status_and_stop_nobody(clf, tmp_path, out
     assert frame["credibility.red"].isna().tolist() == [False, False, True, False, False, False]
 
 
+@pytest.mark.parametrize("broken", [0, 2])
+def test_bounds_that_no_row_keeps_are_the_reason_named(clf, tmp_path, out, broken):
+    x = np.full((6, 4), 7.5)
+    x[0] = 200.0
+    x[6 - broken :] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    with pytest.raises(cr.InvalidArgumentError, match=r"gamma as a number") as caught:
+        cr.score(clf, tmp_path / "x.npy", out, bounds=(0.0, 1.0))
+    assert caught.value.argument == "bounds"
+    assert f"{6 - broken} of the first 6 rows lie outside" in str(caught.value)
+    assert "7.5 to 200" in str(caught.value)
+    assert not Shards(out).folder.exists()
+    x[3] = 0.5  # one row inside is enough
+    np.save(tmp_path / "x.npy", x)
+    report = cr.score(clf, tmp_path / "x.npy", out, bounds=(0.0, 1.0))
+    assert report.statuses["outside bounds"] == 5 - broken
+
+
 def test_weights_of_their_own(clf, data, out):
     report = cr.score(clf, data, out, weights=[1.0, 2.0, 3.0], chunk_size=4)
     assert report.gamma is None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from credibly.batch.chunks import AUTO_ROWS, Job, prepared, solve_chunk, solved
 from credibly.batch.lock import locked
@@ -22,7 +23,7 @@ from credibly.model.classifier import Classifier
 from credibly.model.code_digest import digest_of_callable
 from credibly.model.files import LoadedClassifier
 from credibly.model.fingerprint import digest_of_classifier, digest_of_space
-from credibly.model.inputs import enter
+from credibly.model.inputs import enter, finite_rows
 from credibly.problem.weights import as_numbers, auto_gamma, resolve_weights
 from credibly.profile.arguments import (
     Progress,
@@ -193,14 +194,32 @@ def _begun(
 
 
 def _resolved(job: Job, gamma: float | Literal["auto"], weights: Any) -> tuple[float, ...]:
-    x, _ = prepared(job, job.source.read(0, AUTO_ROWS)[1])
+    read = job.source.read(0, AUTO_ROWS)[1]
+    x, outside = prepared(job, read)
     with undisturbed(x) as x:
         clf, x0 = enter(job.clf, x)
         check_model(clf, x0)
         if weights is None and gamma == "auto":
+            _require_inside(job, read, outside)
             gamma = auto_gamma(job.clf, x)
         given = gamma if weights is None else None
         return tuple(resolve_weights(clf, x0, gamma=given, weights=weights).tolist())
+
+
+def _require_inside(job: Job, x: Tensor, outside: Tensor) -> None:
+    """Say so where it is the bounds that leave no row to set gamma by."""
+    finite = finite_rows(x)
+    if not bool(outside.any()) or bool((finite & ~outside.cpu()).any()):
+        return
+    values = x[finite]
+    raise InvalidArgumentError(
+        "bounds",
+        expected="bounds that at least one of the first rows keeps, to set gamma by",
+        came=f"{job.bounds}; {int(outside.sum())} of the first {len(x)} rows lie outside (values "
+        f"from {float(values.min()):.4g} to {float(values.max()):.4g}), and no other can be used",
+        remedy="Widen the bounds, bring the inputs into them (--scale 255 for bytes), or pass "
+        "gamma as a number: such rows then get the status 'outside bounds'.",
+    )
 
 
 def first_look(
