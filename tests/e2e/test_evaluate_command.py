@@ -131,9 +131,19 @@ def test_a_folder_of_other_data_is_refused(capsys):
     assert "other data, labels" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("folder")
+def test_another_effort_is_refused(capsys):
+    command = ["evaluate", *BASE, *QUICK, "--limit", "12", "--out", "o"]
+    assert credibly(*command, "--effort", "0.5") == 0
+    assert numbers(Path("o"))["settings"]["solver"].startswith("Hybrid(effort=0.5")
+    assert credibly(*command) == 2
+    assert "its solver is Hybrid(effort=0.5" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        ([*BASE, "--effort", "-1"], "`effort`"),
         ([*BASE, "--attack", "max:1"], "NORM:EPS"),
         ([*BASE, "--attack", "linf:much"], "NORM:EPS"),
         ([*BASE, "--gamma", "big"], "a number or 'auto'"),

@@ -1,5 +1,6 @@
 """`inspect` and `score` as a person would type them, up to a kill in the middle."""
 
+import json
 import os
 import re
 import shlex
@@ -11,10 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import save_file
 
+import credibly as cr
+from credibly.cli import options
 from credibly.cli.app import app
 
 ROOT = Path(__file__).parents[2]
@@ -124,6 +128,7 @@ def test_a_run_that_is_killed_goes_on_and_ends_with_the_same_file(folder):
         (["score", *ARGUMENTS, "--out", "no/o.parquet"], "does not exist"),
         (["score", *ARGUMENTS, "--out", "o.parquet", "--gamma", "big"], "a number or 'auto'"),
         (["score", *ARGUMENTS, "--out", "o.parquet", "--gamma", "-1"], "positive finite"),
+        (["score", *ARGUMENTS, "--out", "o.parquet", "--effort", "0"], "`effort`"),
         (["score", *ARGUMENTS, "--out", "o.parquet", "--loss", "l2"], "one of cross_entropy"),
         (["score", *ARGUMENTS, "--out", "o.parquet", "--size", "8"], "only columns, drop"),
         (["score", *ARGUMENTS, "--out", "o.parquet", "--device", "moon"], "device"),
@@ -159,6 +164,42 @@ def test_a_changed_setting_is_named_and_restart_begins_anew(capsys, monkeypatch)
     assert credibly(*command, "--gamma", "2") == 2
     assert "--overwrite" in capsys.readouterr().err
     assert credibly(*command, "--gamma", "3", "--overwrite") == 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_effort_is_that_of_the_solver_and_part_of_the_settings(capsys, monkeypatch):
+    from credibly.batch import shards
+
+    command = ["score", *ARGUMENTS, *SMALL, "--gamma", "0.5", "--out", "o.parquet"]
+    with monkeypatch.context() as patch:
+        patch.setattr(shards.Shards, "merge", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert credibly(*command, "--effort", "0.5") == 130
+    assert credibly(*command) == 2
+    assert "solver was Hybrid(effort=0.5" in capsys.readouterr().err
+    assert credibly(*command, "--effort", "0.5") == 0
+    stored = json.loads(pq.read_schema("o.parquet").metadata[b"settings"])
+    assert stored["settings"]["solver"] == repr(cr.Hybrid(effort=0.5))
+
+
+def test_advice_names_options_and_not_python():
+    every = "\n".join(status.advice for status in cr.Status)
+    said = options.as_options(every)
+    assert "--effort 4" in said
+    assert "Hybrid" not in said
+    assert "solver" not in said
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_stalled_row_is_told_of_the_option(capsys):
+    Path("kinked.py").write_text(
+        "import torch\ndef model():\n"
+        "    return lambda x: torch.cat([x[:, :1].abs(), -x[:, 1:2].abs()], 1) * 9\n"
+    )
+    np.save("k.npy", np.random.default_rng(1).normal(size=(6, 2)))
+    assert credibly("score", "kinked.py:model", "k.npy", "--out", "o.parquet") == 0
+    said = capsys.readouterr().out
+    assert " stalled: " in said
+    assert "pass --effort 4" in said
 
 
 @pytest.mark.usefixtures("folder")

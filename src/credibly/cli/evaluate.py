@@ -46,6 +46,7 @@ def evaluate(
     ] = None,
     gamma: o.Gamma = "auto",
     bounds: o.BoundsPair = None,
+    effort: o.Effort = 1.0,
     chunk_size: o.ChunkSize = 128,
     resamples: Annotated[int, typer.Option(help="Of the bootstrap; at least 100.")] = 1000,
     of_model: o.ModelOptions,
@@ -70,7 +71,8 @@ def evaluate(
         foreign = [read_inputs(path, of_data, loaded.classifier) for path in outliers or ()]
         work = Evaluation.of(
             loaded, ordinary, place, attacks=attack or (), corruptions=corruptions,
-            outliers=foreign, gamma=o.as_gamma(gamma), bounds=bounds, chunk_size=chunk_size,
+            outliers=foreign, gamma=o.as_gamma(gamma), bounds=bounds, effort=effort,
+            chunk_size=chunk_size,
             limited=of_data.limit is not None,
         )  # fmt: skip
         result = _run(work, out, resamples, console)

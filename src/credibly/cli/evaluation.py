@@ -30,6 +30,7 @@ from credibly.model.files import LoadedClassifier
 from credibly.model.fingerprint import digest_of_parts
 from credibly.model.inputs import enter
 from credibly.profile.arguments import check_bounds
+from credibly.solve.hybrid import Hybrid
 from credibly.types import Bounds
 
 SEVERITIES = (1, 3, 5)
@@ -75,11 +76,12 @@ class Evaluation:
         outliers: Sequence[Inputs],
         gamma: float | Literal["auto"],
         bounds: Bounds | None,
+        effort: float,
         chunk_size: int,
         limited: bool,
     ) -> Evaluation:
         """Everything that the command asks for; what cannot work is refused here."""
-        clf = loaded.classifier
+        clf, solver = loaded.classifier, Hybrid(effort=effort)
         ordinary, outliers = ordinary.fitted(clf), [inputs.fitted(clf) for inputs in outliers]
         x = ordinary.x
         y = _labels(clf, ordinary, labels, limited=limited)
@@ -96,8 +98,9 @@ class Evaluation:
         for name, make in _damages(x).items() if corruptions else ():
             sets[name] = InputSet(make, y, "shifted")
         study = Study(
-            clf=clf, gamma=gamma, bounds=bounds, baselines=rivals(), chunk_size=chunk_size
-        )
+            clf=clf, gamma=gamma, solver=solver, bounds=bounds, baselines=rivals(),
+            chunk_size=chunk_size,
+        )  # fmt: skip
         facts = {
             "data": dict(ordinary.facts),
             "labels": digest_of_parts([("labels", str(y.tolist()))]),

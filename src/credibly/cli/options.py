@@ -115,6 +115,13 @@ BoundsPair = Annotated[
     tuple[float, float] | None,
     typer.Option(metavar="LOW HIGH", help="Smallest and largest value of a feature."),
 ]
+Effort = Annotated[
+    float,
+    typer.Option(
+        metavar="NUMBER",
+        help="Scales the length of a solve: 0.5 is quicker, 4 goes a little lower.",
+    ),
+]
 ChunkSize = Annotated[int, typer.Option(min=1, help="Rows solved at a time.")]
 
 
@@ -193,6 +200,19 @@ def as_gamma(text: str) -> float | Literal["auto"]:
         raise InvalidArgumentError(
             "gamma", expected="a number or 'auto'", came=repr(text), remedy="For example 200."
         ) from error
+
+
+_IN_PYTHON = {
+    "use Hybrid(effort=4)": "pass --effort 4",
+    "Raise the solver's steps, or use the default solver.": "Pass a larger --effort.",
+}
+
+
+def as_options(advice: str) -> str:
+    """Advice of the library in the words of the command line."""
+    for python, option in _IN_PYTHON.items():
+        advice = advice.replace(python, option)
+    return advice
 
 
 @contextmanager

@@ -32,6 +32,7 @@ def score(
     out: Annotated[Path, typer.Option(help="The Parquet file to write.")],
     gamma: o.Gamma = "auto",
     bounds: o.BoundsPair = None,
+    effort: o.Effort = 1.0,
     chunk_size: o.ChunkSize = 128,
     shard_size: Annotated[int, typer.Option(min=1, help="Rows kept at a time.")] = 1024,
     restart: Annotated[bool, typer.Option("--restart", help="Drop an interrupted run.")] = False,
@@ -43,6 +44,7 @@ def score(
 ) -> None:
     """Solve the profile of every row of DATA; started again, it goes on where it was."""
     from credibly.batch.score import score as score_rows
+    from credibly.solve.hybrid import Hybrid
 
     console = Console(highlight=False)
     with o.plain_warnings():
@@ -55,6 +57,7 @@ def score(
                     source,
                     out,
                     gamma=o.as_gamma(gamma),
+                    solver=Hybrid(effort=effort),
                     bounds=bounds,
                     chunk_size=chunk_size,
                     shard_size=shard_size,
@@ -65,7 +68,7 @@ def score(
         except KeyboardInterrupt:
             console.print("\nstopped; the same command goes on where it was", markup=False)
             raise typer.Exit(130) from None
-    console.print(report.summary(), markup=False, soft_wrap=True)
+    console.print(o.as_options(report.summary()), markup=False, soft_wrap=True)
 
 
 class _Speed(ProgressColumn):
