@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from credibly.cli.commands import Command, Group
 from credibly.cli.demo import demo
 from credibly.cli.env import env
 from credibly.cli.evaluate import evaluate
@@ -36,14 +37,15 @@ app = _App(
     name="credibly",
     help="How much should you trust this prediction?",
     no_args_is_help=True,
+    cls=Group,
     pretty_exceptions_enable=False,
 )
-app.command()(demo)
-app.command()(sample)
-app.command()(inspect)
-app.command()(score)
-app.command()(evaluate)
-app.command()(env)
+app.command(cls=Command)(demo)
+app.command(cls=Command)(sample)
+app.command(cls=Command)(inspect)
+app.command(cls=Command)(score)
+app.command(cls=Command)(evaluate)
+app.command(cls=Command)(env)
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001  # the signature typer calls
