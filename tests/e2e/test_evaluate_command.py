@@ -156,6 +156,8 @@ def test_another_effort_is_refused(capsys):
         ([*BASE, "--corruptions"], "pixels in [0, 1]"),
         ([*BASE, "--outliers", "wide.npy"], "inputs of shape (3,)"),
         ([*BASE, "--bounds", "0", "1"], "inputs span"),
+        ([BASE[0], "far.npy"], "Pass --labels and a file"),
+        ([BASE[0], "images"], "Pass --labels and a file"),
         ([*BASE[:2], "--labels", "nothing"], "one of a, b, c, truth"),
         ([*BASE[:2], "--labels", "no.npy:y"], "no.npy: no such file"),
         ([*BASE[:2], "--labels", "no:y"], "a file, FILE:KEY"),
@@ -168,6 +170,7 @@ def test_another_effort_is_refused(capsys):
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, arguments, words):
+    (folder / "images").mkdir()
     np.save("few.npy", np.zeros(7, int))
     np.save("large.npy", np.full(40, 2))
     np.save("half.npy", np.full(40, 0.5))

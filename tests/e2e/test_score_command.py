@@ -136,11 +136,19 @@ def test_a_run_that_is_killed_goes_on_and_ends_with_the_same_file(folder):
         (["inspect", "model.py:Fast"], "has no attribute 'Fast'"),
         (["inspect", "model.onnx"], "torch.export"),
         (["inspect", "model.py:Slow", "nowhere.csv"], "no such file"),
+        (["inspect", "model.py:Slow", "--weights", "w.pt"], "safetensors.torch.save_file"),
+        (["inspect", "model.py:Slow", "--weights", "w.safetensors"], "w.safetensors: no such file"),
+        (["inspect", "model.py:Absent", "--weights", "w.safetensors"], "no such file"),
+        (
+            ["inspect", "model.py:Slow", "spaced.csv"],
+            "(--drop 'the name'), name it as the id (--id",
+        ),
         (["inspect", "model.py:Slow", "x.csv", "--columns", "a,b"], "batch of shape (2, 2)"),
         (["sample", "--out", "no/sample.npz"], "cannot be written"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, arguments, words):
+    (folder / "spaced.csv").write_text("a,the name\n1,bob\n")
     assert credibly(*arguments) == 2
     text = capsys.readouterr().err.strip()
     assert words in text
@@ -200,6 +208,18 @@ def test_a_stalled_row_is_told_of_the_option(capsys):
     said = capsys.readouterr().out
     assert " stalled: " in said
     assert "pass --effort 4" in said
+
+
+@pytest.mark.usefixtures("folder")
+def test_probabilities_are_told_of_the_option(capsys):
+    Path("sure.py").write_text(
+        "import torch\ndef model():\n    return lambda x: torch.softmax(x, 1)\n"
+    )
+    command = ["inspect", "sure.py:model", "x.csv", "--columns", "a,b,c"]
+    assert credibly(*command) == 0
+    assert "(--outputs probabilities)" in capsys.readouterr().err
+    assert credibly(*command, "--outputs", "probabilities") == 0
+    assert "probabilities" not in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("folder")

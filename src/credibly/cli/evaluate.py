@@ -30,9 +30,12 @@ def evaluate(
     data: Annotated[Path, typer.Argument(help="File or folder of ordinary inputs.")],
     *,
     labels: Annotated[
-        str,
-        typer.Option(help="True classes: a file, FILE:KEY, or an array or column of DATA."),
-    ] = "labels",
+        str | None,
+        typer.Option(
+            help="True classes: a file, FILE:KEY, or an array or column of DATA.",
+            show_default="labels of DATA",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the page, the numbers and the rows.")],
     attack: Annotated[
         list[str] | None,

@@ -14,18 +14,32 @@ from torch import Tensor
 from credibly.data.sources import ARRAYS, TABLES
 from credibly.errors import FileFormatError, InvalidArgumentError, MissingExtraError
 
+_FORMS = "a file or an array or column of one: labels.npy, arrays.npz:labels, table.csv:label"
 _USUAL = ("labels", "label", "y", "target", "class")
 
 
-def label_place(spec: str, data: Path) -> tuple[Path, str | None]:
-    """The file and the key that words mean: FILE, FILE:KEY, or a KEY of the data themselves."""
+def label_place(spec: str | None, data: Path) -> tuple[Path, str | None]:
+    """The file and the key that words mean: FILE, FILE:KEY, or a KEY of the data themselves.
+
+    None is the key 'labels' of the data, if they can have one.
+    """
+    holds = data.is_file() and data.suffix.lower() in (*ARRAYS[1:], *TABLES)
+    if spec is None:
+        if holds:
+            return data, _USUAL[0]
+        raise InvalidArgumentError(
+            "labels",
+            expected=f"the true classes, which {data.name} does not hold",
+            came="none",
+            remedy=f"Pass --labels and {_FORMS}.",
+        )
     if Path(spec).is_file():
         return Path(spec), None
     file, colon, key = spec.rpartition(":")
     if colon and Path(file).is_file():
         return Path(file), key
     named = Path(spec).suffix.lower() in (*ARRAYS, *TABLES)  # a file that is not there
-    if not colon and not named and data.is_file() and data.suffix.lower() in (*ARRAYS[1:], *TABLES):
+    if not colon and not named and holds:
         return data, spec
     missing = file if colon and len(file) > 1 else spec
     if Path(missing).suffix.lower() in (*ARRAYS, *TABLES) and not Path(missing).exists():
@@ -34,7 +48,7 @@ def label_place(spec: str, data: Path) -> tuple[Path, str | None]:
         "labels",
         expected="a file, FILE:KEY, or an array or column of the data",
         came=repr(spec),
-        remedy="For example labels.npy, arrays.npz:labels, table.csv:label.",
+        remedy=f"Pass --labels and {_FORMS}.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from copy import copy
@@ -275,8 +276,9 @@ def _is_number(value: Any) -> bool:
 def _not_a_number(
     path: Path, name: str, row: int, value: object, also: str = ""
 ) -> FileFormatError:
+    typed = shlex.quote(name)
     return FileFormatError(
         f"{path}: numbers are needed, but the column {name!r} holds {value!r} in data row "
-        f"{row} (counted from 0){also}. Drop the column (--drop {name}), name it as the id "
-        f"(--id {name}), or encode it as numbers."
+        f"{row} (counted from 0){also}. Drop the column (--drop {typed}), name it as the id "
+        f"(--id {typed}), or encode it as numbers."
     )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import json
 import warnings
+import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +79,35 @@ def load_skops(path: Path, wanted: Wanted) -> LoadedClassifier:
     except Exception as error:
         raise FileFormatError(f"{path}: not a readable skops file ({_short(error)}).") from error
     if refused:
+        _refuse_flat(path)  # which no trust would help
         flags = " ".join(f"--trust {name}" for name in refused)
         raise FileFormatError(
             f"{path}: holds types that skops does not know to be harmless: {', '.join(refused)}. "
             f"If you trust them, pass trusted={refused!r} ({flags})."
         )
     return _fitted(estimator, "skops", path, wanted)
+
+
+def _refuse_flat(path: Path) -> None:
+    """Refuse a forest and its like by the names in the file, of which nothing is made."""
+    from credibly.model.sklearn.dispatch import refuse_flat
+
+    with suppress(KeyError, TypeError, IndexError, ValueError), zipfile.ZipFile(path) as archive:
+        node = json.loads(archive.read("schema.json"))
+        while (inner := _last_part(node)) is not None:
+            node = inner
+        if node["__module__"].split(".")[0] == "sklearn":
+            refuse_flat(node["__class__"])
+
+
+def _last_part(node: Any) -> Any:
+    """What decides in a pipeline, a search or a freezer, as skops writes them; else None."""
+    from credibly.model.sklearn.dispatch import inside_of
+
+    if node["__class__"] == "Pipeline":
+        return node["content"]["content"]["steps"]["content"][-1]["content"][1]
+    attribute = inside_of(node["__class__"])
+    return None if attribute is None else node["content"]["content"].get(attribute)
 
 
 def load_pickled(path: Path, wanted: Wanted) -> LoadedClassifier:

@@ -183,8 +183,8 @@ def _check_kind_of_outputs(classifier: Classifier, rows: Tensor) -> None:
 def _warn_of_probabilities() -> None:
     warnings.warn(
         "every row of the model's output lies in [0, 1] and sums to one. If these are "
-        "probabilities, say Classifier(..., outputs='probabilities'); they were taken as "
-        "logits, as declared.",
+        "probabilities, say Classifier(..., outputs='probabilities') (--outputs probabilities); "
+        "they were taken as logits, as declared.",
         CrediblyWarning,
         stacklevel=5,
     )

@@ -15,13 +15,15 @@ from torch import Tensor, nn
 
 from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, ModelError
 from credibly.model.classifier import Classifier
-from credibly.model.files import LoadedClassifier, Wanted
+from credibly.model.files import REMEDIES, LoadedClassifier, Wanted
 from credibly.model.fingerprint import digest_of_classifier, digest_of_file, digest_of_parts
 from credibly.model.losses import Loss
 
 
 def load_python(spec: str, wanted: Wanted) -> LoadedClassifier:
     """Import what `spec` names, call it if it is a factory, and wrap what it gives."""
+    if wanted.weights is not None:
+        _check_weights_file(wanted.weights)  # before code is run that may take its time
     found, home = imported(spec)
     made, notes = _made(found, spec)
     if isinstance(made, Classifier):
@@ -167,6 +169,14 @@ def _refuse_settings(spec: str, wanted: Wanted) -> None:
             came=f"{getattr(wanted, given[0])!r}",
             remedy=f"Set it where {spec} makes the Classifier.",
         )
+
+
+def _check_weights_file(path: Path) -> None:
+    suffix = path.suffix.lower()
+    if suffix in REMEDIES and suffix != ".safetensors":
+        raise FileFormatError(f"{path}: {REMEDIES[suffix]}.")
+    if not path.is_file():
+        raise FileFormatError(f"{path}: no such file of weights.")
 
 
 def _load_weights(made: object, path: Path, spec: str) -> list[str]:

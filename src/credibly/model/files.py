@@ -17,7 +17,7 @@ from credibly.model.losses import Loss
 Trust = bool | Sequence[str]
 
 _PICKLES = (".pkl", ".pickle", ".joblib")
-_REMEDIES = {
+REMEDIES = {
     ".safetensors": "weights alone do not say what to compute. Name the network as "
     "package.module:factory and pass this file as its weights (--weights)",
     ".onnx": "ONNX graphs are not read (the usual converter, onnx2torch, needs torchvision, which "
@@ -123,8 +123,8 @@ def _load_file(path: Path, wanted: Wanted) -> LoadedClassifier:
     from credibly.model import archives
 
     suffix = path.suffix.lower()
-    if suffix in _REMEDIES:
-        raise FileFormatError(f"{path}: {_REMEDIES[suffix]}.")
+    if suffix in REMEDIES:
+        raise FileFormatError(f"{path}: {REMEDIES[suffix]}.")
     if not path.is_file():
         raise FileFormatError(
             f"{path}: no such file. A model is package.module:attribute, path/to/file.py:attribute "

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from credibly.errors import ModelError
 from credibly.model.sklearn import linear
 from credibly.model.sklearn.compounds import calibrated, one_versus_rest, soft_vote
 from credibly.model.sklearn.context import Context, kind_of, require_fitted
@@ -52,6 +53,26 @@ _INSIDE = {
 }
 
 _FLAT = ("Tree", "Forest", "Boosting", "AdaBoost", "Bagging", "Neighbors", "NearestCentroid")
+
+
+_WHY_FLAT = "it is piecewise constant: no gradient says where to move an input"
+
+_OTHERS = (
+    "Use a differentiable model, such as LogisticRegression, SVC, MLPClassifier or "
+    "GaussianProcessClassifier, or fit one to this model's predictions; a torch model of your "
+    "own goes into credibly.Classifier. The list is in docs/scikit-learn.md."
+)
+
+
+def refuse_flat(kind: str) -> None:
+    """Raise for the name of a class that cannot be differentiated, before a file is opened."""
+    if any(word in kind for word in _FLAT):
+        raise ModelError(f"{kind}: {_WHY_FLAT}", remedy=_OTHERS)
+
+
+def inside_of(kind: str) -> str | None:
+    """The attribute in which a search or a freezer keeps its fitted model."""
+    return _INSIDE.get(kind)
 
 
 def unwrapped(estimator: Any) -> Any:
@@ -174,7 +195,7 @@ def _no_twin(estimator: Any, context: Context) -> Exception:
             remedy="Call fit(X, y) first; a search must have refit=True.",
         )
     if any(word in kind for word in _FLAT):
-        why = "it is piecewise constant: no gradient says where to move an input"
+        why = _WHY_FLAT
     elif not kind_of(estimator):
         known = [base.__name__ for base in type(estimator).__mro__ if base.__name__ in HEADS]
         why = (
@@ -184,13 +205,7 @@ def _no_twin(estimator: Any, context: Context) -> Exception:
         )
     else:
         why = "it has no twin"
-    return context.refusal(
-        estimator,
-        why,
-        remedy="Use a differentiable model, such as LogisticRegression, SVC, MLPClassifier or "
-        "GaussianProcessClassifier, or fit one to this model's predictions; a torch model of your "
-        "own goes into credibly.Classifier. The list is in docs/scikit-learn.md.",
-    )
+    return context.refusal(estimator, why, remedy=_OTHERS)
 
 
 def _no_transform(model: Any, context: Context) -> Exception:
