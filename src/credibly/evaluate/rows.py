@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from credibly.errors import FileFormatError, InvalidArgumentError
+from credibly.model.tensor_files import save_tensors
 
 FORMAT, FORMAT_VERSION = "credibly.study", 1
 
@@ -105,7 +105,7 @@ def write_rows(path: Path, rows: Rows, marks: dict[str, str]) -> None:
     half = path.with_suffix(".half")
     facts = {"facts": json.dumps(dict(rows.facts))}
     own = {name: values.contiguous().clone() for name, values in tensors.items()}
-    save_file(own, half, metadata={**marks, **facts})
+    save_tensors(own, half, metadata={**marks, **facts})
     os.replace(half, path)  # noqa: PTH105  # atomic: a killed study leaves no half a part
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from credibly.errors import FileFormatError, MissingExtraError
+from credibly.model.tensor_files import save_tensors
 from credibly.profile.certificate import Certificate
 from credibly.profile.profile import Profile, Settings
 from credibly.solve.status import Status
@@ -35,7 +35,7 @@ def save_profile(profile: Profile, path: str | Path) -> None:
         raise FileNotFoundError(message)
     tensors = {name: getattr(profile, name) for name in _TENSORS}
     tensors |= {f"certificate.{name}": getattr(profile.certificate, name) for name in _CERTIFICATE}
-    save_file(
+    save_tensors(
         {name: tensor.contiguous().cpu().clone() for name, tensor in tensors.items()},
         path,
         metadata=_metadata(profile.settings),

@@ -1,0 +1,31 @@
+"""Safetensors files with the permissions of any other file."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+
+def save_tensors(
+    tensors: Mapping[str, Tensor], path: str | Path, *, metadata: dict[str, str]
+) -> None:
+    """Write a file that whoever the umask allows can read; one that is there keeps its mode.
+
+    safetensors writes under another name, for the owner alone, and renames. The mode is therefore
+    that of a file which the system made here before.
+    """
+    place = Path(path)
+    fresh = not place.exists()
+    place.touch()
+    mode = stat.S_IMODE(place.stat().st_mode)
+    try:
+        save_file(dict(tensors), place, metadata=metadata)
+    except BaseException:
+        if fresh:
+            place.unlink(missing_ok=True)
+        raise
+    place.chmod(mode)
