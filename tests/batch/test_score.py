@@ -254,6 +254,17 @@ def test_bounds_that_no_row_keeps_are_the_reason_named(clf, tmp_path, out, broke
     assert report.statuses["outside bounds"] == 5 - broken
 
 
+def test_files_of_which_none_can_be_read_are_the_reason_named(tmp_path, out):
+    (tmp_path / "images").mkdir()
+    for k in range(3):
+        (tmp_path / "images" / f"{k}.png").write_bytes(b"broken")
+    source = cr.open_source(tmp_path / "images", size=2, mode="grey")
+    flat = cr.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).eval())
+    with pytest.raises(cr.FileFormatError, match="none of the first 3 files can be read"):
+        cr.score(flat, source, out)
+    assert cr.score(flat, source, out, gamma=1.0).statuses == {"unreadable file": 3}
+
+
 def test_weights_of_their_own(clf, data, out):
     report = cr.score(clf, data, out, weights=[1.0, 2.0, 3.0], chunk_size=4)
     assert report.gamma is None

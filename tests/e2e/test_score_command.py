@@ -239,8 +239,11 @@ def test_weights_bounds_limit_and_images(capsys):
     assert credibly("score", "net:make", "images", *options, "--out", "o.parquet") == 0
     frame = pd.read_parquet("o.parquet")
     assert frame["id"].tolist() == [*(f"{k}.png" for k in range(6)), "9.png"]
-    assert frame["status"].tolist()[-1] == "non finite input"
-    assert "credibility.left" in frame
+    assert frame["status"].tolist()[-1] == "unreadable file"
+    assert frame.iloc[-1][["credibility.left", "fit.left", "risk"]].isna().all()
+    said = capsys.readouterr().out
+    assert "1 unreadable file: The file could not be read as an image" in said
+    assert "NaN or infinity" not in said
     assert credibly("inspect", "net:make", "images", "--limit", "2", "--size", "1x3") == 0
     assert "rows         2" in capsys.readouterr().out
 

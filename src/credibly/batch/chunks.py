@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credibly.batch.report import FAILED, OUTSIDE
+from credibly.batch.report import FAILED, OUTSIDE, UNREADABLE
 from credibly.batch.shards import as_table
 from credibly.data.sources import Source
 from credibly.errors import ModelError
@@ -41,6 +41,7 @@ class Job:
 def solve_chunk(job: Job, first: int) -> Any:
     """The table of the chunk that begins with row `first`."""
     ids, x = job.source.read(first, min(first + job.chunk, len(job.source)))
+    unread = ~finite_rows(x) & job.source.files
     x, outside = prepared(job, x)
     failing = torch.zeros_like(outside)
     try:
@@ -51,7 +52,7 @@ def solve_chunk(job: Job, first: int) -> Any:
             raise _model_failed(first, len(x), error) from error
         profile = _solved_without(job, x, failing, first)
     frame = to_pandas(profile)
-    for rows, words in ((outside, OUTSIDE), (failing, FAILED)):
+    for rows, words in ((unread, UNREADABLE), (outside, OUTSIDE), (failing, FAILED)):
         frame.loc[rows.cpu().numpy(), "status"] = words
     return as_table(ids, frame, job.source.id_type)
 

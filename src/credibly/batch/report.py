@@ -13,6 +13,16 @@ OUTSIDE = "outside bounds"
 FAILED = "model failed"
 """Status of a row on which the model raises an exception; its profile is NaN."""
 
+UNREADABLE = "unreadable file"
+"""Status of a row whose own file could not be read; its profile is NaN."""
+
+_ADVICE = {status.label: status.advice for status in Status} | {
+    OUTSIDE: "The row itself lies outside the bounds; its profile is NaN.",
+    FAILED: "The model raised an exception on this row; its profile is NaN.",
+    UNREADABLE: "The file could not be read as an image (damaged, cut short, or of a kind that "
+    "Pillow does not know); its profile is NaN. Its path is the id: replace or remove the file.",
+}
+
 
 @dataclass(frozen=True)
 class ScoreReport:
@@ -40,10 +50,7 @@ class ScoreReport:
         fresh = max(self.rows - self.resumed, 0)
         speed = f", {fresh / self.seconds:.3g} rows/s" if fresh and self.seconds > 0 else ""
         lines = [f"{self.rows} rows in {self.path}, {weights}"]
-        advice = {status.label: status.advice for status in Status}
-        advice[OUTSIDE] = "The row itself lies outside the bounds; its profile is NaN."
-        advice[FAILED] = "The model raised an exception on this row; its profile is NaN."
         for name, count in sorted(self.statuses.items(), key=lambda pair: -pair[1]):
-            lines.append(f"  {count:>6} {name}: {advice[name]}")
+            lines.append(f"  {count:>6} {name}: {_ADVICE[name]}")
         kept = f"; {self.resumed} rows were finished before" if self.resumed else ""
         return "\n".join([*lines, f"  {self.seconds:.1f} s{speed}{kept}"])

@@ -17,7 +17,7 @@ from credibly.batch.manifest import FORMAT, FORMAT_VERSION, Manifest, plain, req
 from credibly.batch.report import ScoreReport
 from credibly.batch.shards import Shards, require_table_extra
 from credibly.data.sources import Source, open_source
-from credibly.errors import CrediblyError, InvalidArgumentError, OutputError
+from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, OutputError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.code_digest import digest_of_callable
@@ -200,15 +200,20 @@ def _resolved(job: Job, gamma: float | Literal["auto"], weights: Any) -> tuple[f
         clf, x0 = enter(job.clf, x)
         check_model(clf, x0)
         if weights is None and gamma == "auto":
-            _require_inside(job, read, outside)
+            _require_rows(job, read, outside)
             gamma = auto_gamma(job.clf, x)
         given = gamma if weights is None else None
         return tuple(resolve_weights(clf, x0, gamma=given, weights=weights).tolist())
 
 
-def _require_inside(job: Job, x: Tensor, outside: Tensor) -> None:
-    """Say so where it is the bounds that leave no row to set gamma by."""
+def _require_rows(job: Job, x: Tensor, outside: Tensor) -> None:
+    """Say so where it is the bounds, or the files, that leave no row to set gamma by."""
     finite = finite_rows(x)
+    if job.source.files and not bool(finite.any()):
+        raise FileFormatError(
+            f"{job.source.path}: none of the first {len(x)} files can be read, by which gamma would "
+            "be set. Replace them, or pass gamma as a number."
+        )
     if not bool(outside.any()) or bool((finite & ~outside.cpu()).any()):
         return
     values = x[finite]

@@ -29,6 +29,7 @@ class ImageFolder(Source):
     """All images below a folder, in the order of their paths, which are their ids."""
 
     id_type: Literal["int64", "string"] = "string"
+    files = True
 
     def __init__(
         self,

@@ -28,12 +28,14 @@ class Source(ABC):
         kind: what it is, in a word.
         shape: shape of one input.
         id_type: 'int64' or 'string'.
+        files: whether every row is a file of its own, so that NaN means one that cannot be read.
     """
 
     path: Path
     kind: str
     shape: tuple[int, ...]
     id_type: Literal["int64", "string"] = "int64"
+    files: bool = False
     _rows: int
 
     def __len__(self) -> int:
