@@ -213,6 +213,24 @@ def test_two_runs_on_one_output_are_refused(clf, data, out):
     cr.score(clf, data, out, **SMALL)
 
 
+def test_a_lock_is_gone_with_the_run_and_a_stale_one_is_in_nobodys_way(out):
+    path = out.with_name("lock")
+    path.touch()  # of a run that was killed
+    with locked(path, out):
+        assert path.exists()
+        with pytest.raises(cr.OutputError, match="another run"), locked(path, out):
+            pass
+        assert path.exists()  # who is refused takes nothing away
+    assert not path.exists()
+    with pytest.raises(Killed), locked(path, out):
+        raise Killed
+    assert not path.exists()
+    with locked(path, out):
+        path.unlink()  # by a run that cleans up, and another one begins
+        path.write_text("the next")
+    assert path.read_text() == "the next"
+
+
 def test_the_metadata_tells_what_the_rows_were_made_with(clf, data, out):
     report = cr.score(clf, data, out, **{**SMALL, "gamma": "auto"}, bounds=(-50.0, 50.0))
     stored = json.loads(pq.read_schema(out).metadata[b"settings"])

@@ -95,6 +95,9 @@ def test_a_run_that_is_killed_goes_on_and_ends_with_the_same_result(folder):
         "outliers far": "outliers",
     }
     assert found["settings"]["data"]["columns"] == ["a", "b", "c"]
+    assert {path.name for path in out.iterdir() if path.suffix != ".safetensors"} == {
+        "index.html", "result.json", "scores.parquet", "study.json", "evaluation.json",
+    }  # fmt: skip
     page = (out / "index.html").read_text("utf-8")
     assert page.count('src="data:image/png;base64,') == 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from credibly.batch.shards import writing
@@ -14,18 +14,31 @@ from credibly.errors import OutputError
 
 @contextmanager
 def locked(path: Path, out: Path) -> Iterator[None]:
-    """Hold a lock on `path` while work on `out` is done, or say that another run does."""
+    """Hold a lock on `path` while work on `out` is done, or say that another run does.
+
+    The file is removed while it is still locked: a run that has opened it by then finds that it is
+    gone, and no third one can hold it.
+    """
     with writing(path):
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if not _acquired(handle) or not _still_there(handle, path):
             raise OutputError(
                 f"another run is working on {out}",
                 remedy="Wait for it, stop it, or choose another output.",
             )
-        yield
+        try:
+            yield
+        finally:
+            _removed(handle, path)
     finally:
         os.close(handle)  # releases the lock
+
+
+def _removed(handle: int, path: Path) -> None:
+    if _still_there(handle, path):  # else it may be the lock of the next run by now
+        with suppress(OSError):  # some systems keep a file that is open
+            path.unlink()
 
 
 def _acquired(handle: int) -> bool:
@@ -44,7 +57,7 @@ def _acquired(handle: int) -> bool:
 
 
 def _still_there(handle: int, path: Path) -> bool:
-    """Whether the file was not removed by a run that finished between open and lock."""
+    """Whether the file is the very one that was opened, and not removed by a run that finished."""
     try:
         return os.path.samestat(os.fstat(handle), path.stat())
     except FileNotFoundError:

@@ -211,8 +211,8 @@ def _require_rows(job: Job, x: Tensor, outside: Tensor) -> None:
     finite = finite_rows(x)
     if job.source.files and not bool(finite.any()):
         raise FileFormatError(
-            f"{job.source.path}: none of the first {len(x)} files can be read, by which gamma would "
-            "be set. Replace them, or pass gamma as a number."
+            f"{job.source.path}: none of the first {len(x)} files can be read, by which gamma "
+            "would be set. Replace them, or pass gamma as a number."
         )
     if not bool(outside.any()) or bool((finite & ~outside.cpu()).any()):
         return
