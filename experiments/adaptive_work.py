@@ -26,11 +26,11 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 import credibly as cr
 from credibly.errors import InvalidArgumentError
+from credibly.model.tensor_files import save_tensors
 from experiments.adaptive_attacks import Job, Subject
 from experiments.adaptive_inputs import Counted
 
@@ -207,7 +207,7 @@ def _inputs(job: Job, folder: Folder, subject: Subject) -> Tensor:
         return known.to(subject.x)
     found = job.find()
     partial = path.with_suffix(f".{os.getpid()}")
-    save_file({key: found.contiguous().cpu()}, partial)
+    save_tensors({key: found.contiguous().cpu()}, partial, metadata={})
     partial.replace(path)
     return found
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from credibly.errors import FileFormatError
 from credibly.evaluate.attacks.box import Box
+from credibly.model.tensor_files import save_tensors
 from experiments import densenet169, resnet18
 from experiments.densenet169 import DenseNet169
 from experiments.resnet18 import ResNet18
@@ -126,4 +126,4 @@ def save(path: Path, net: nn.Module, facts: dict[str, str]) -> None:
         name: (value.half() if value.is_floating_point() else value).contiguous().cpu()
         for name, value in net.state_dict().items()
     }
-    save_file(half, path, metadata=facts)
+    save_tensors(half, path, metadata=facts)

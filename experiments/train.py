@@ -18,10 +18,10 @@ from pathlib import Path
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import nn
 
 import credibly
+from credibly.model.tensor_files import save_tensors
 from experiments import networks
 from experiments.recipes import HELD_OUT, MOMENTS, RECIPES, Data, Images, Recipe, load_data
 from experiments.training_step import Step, plan_epoch, runner
@@ -140,7 +140,7 @@ def _finished(run: Run, settings: str) -> bool:
 def _store(run: Run, step: Step, facts: dict[str, str]) -> None:
     state = {name: value.contiguous().cpu() for name, value in step.state().items()}
     fresh = run.unfinished.with_suffix(".part")
-    save_file(state, fresh, metadata=facts)
+    save_tensors(state, fresh, metadata=facts)
     fresh.replace(run.unfinished)
 
 

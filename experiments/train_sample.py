@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from credibly.data.small_resnet import Block, SmallResNet
+from credibly.model.tensor_files import save_tensors
 from experiments import fashion_mnist
 
 OUT = Path(__file__).parents[1] / "src" / "credibly" / "data" / "embedded"
@@ -118,7 +118,7 @@ def main() -> None:
         "recipe": f"experiments/train_sample.py, {settings.epochs} epochs, seed {settings.seed}",
         "test_accuracy": f"{measured:.4f}",
     }
-    save_file(weights, settings.out / "weights.safetensors", metadata=facts)
+    save_tensors(weights, settings.out / "weights.safetensors", metadata=facts)
     np.savez_compressed(
         settings.out / "images.npz",
         images=test_split.raw_images[:SAMPLE_SIZE],

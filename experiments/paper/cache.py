@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from credibly.errors import FileFormatError
+from credibly.model.tensor_files import save_tensors
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def write(path: Path, key: str, content: Content) -> None:
     facts = json.dumps(content.facts)
     metadata = {"key": key, "sha256": digest(content.tensors, facts), "facts": facts}
     aside = path.with_name(f".{path.name}.{os.getpid()}")
-    save_file(dict(content.tensors), aside, metadata=metadata)
+    save_tensors(content.tensors, aside, metadata=metadata)
     aside.replace(path)
 
 
