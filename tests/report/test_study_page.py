@@ -1,5 +1,6 @@
 """The page about a study: stands alone, and says what the numbers say."""
 
+import html
 import re
 from dataclasses import replace
 
@@ -54,6 +55,48 @@ def test_the_page_stands_alone_and_has_its_parts(result):
     for words in ("What was found", "Flagging what does not belong", "41.5", "12.5", "Hybrid()"):
         assert words in page
     assert page.index("What was found") < page.index("<img")
+
+
+def first_cells(page):
+    return re.findall(r"<tr[^>]*><td[^>]*>([^<]*)</td>", page)
+
+
+def test_the_largest_softmax_stands_beside_the_rivals_and_nowhere_else(result):
+    view = StudyView(result)
+    assert view.twins == {"max_softmax": "max softmax (rival)"}
+    page = study_page(result)
+    cells = [html.unescape(cell) for cell in first_cells(page)]
+    # ranking, accuracies, and flagging in two ways
+    assert cells.count("max softmax (rival)") == 3
+    assert cells.count("max softmax (rival), two-sided") == 1
+    assert not any("max_softmax" in cell for cell in cells)
+    assert page.count("max_softmax") == 1  # where it is said to be left out
+    assert "max_softmax" not in [*view.curves, *(name for name, _ in view.detectors)]
+    assert not any("max_softmax" in sentence for sentence in view.sentences())
+    assert "max_softmax" in result.sets["plain"].failures  # numbers in files are not touched
+
+
+def test_without_the_rival_or_as_the_reference_the_score_is_shown():
+    study = {"plain": rows("ordinary")}
+    named = StudyView(summarise(study, resamples=5, reference="max_softmax"))
+    assert named.twins == {"max softmax (rival)": "max_softmax"}
+    assert "max_softmax" in named.ranked
+    part = study["plain"]
+    alone = {name: s for name, s in part.scores.items() if name != "max softmax (rival)"}
+    view = StudyView(summarise({"plain": replace(part, scores=alone)}, resamples=5))
+    assert (view.twins, "max_softmax" in view.ranked) == ({}, True)
+
+
+def test_no_table_is_wider_than_the_page():
+    many = {f"attack {n}": rows("attacked", count=12, seed=n) for n in range(20)}
+    page = study_page(summarise({"plain": rows("ordinary"), **many}, resamples=3))
+    tables = re.findall(r"<table>(.*?)</table>", page, re.DOTALL)
+    columns = [max(row.count("<td") for row in table.split("<tr")) for table in tables]
+    assert max(columns) == 8  # 1200 px have room for nine such as those of flagging
+    for n in range(20):
+        assert page.count(f'<th class="turned">attack {n}</th>') == 1
+    # whatever is wider than a small screen scrolls by itself, and not the page
+    assert page.count("<table>") == page.count('<div class="wide"><table>')
 
 
 def test_names_from_outside_are_escaped(result):

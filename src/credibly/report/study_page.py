@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 SHARES = ("1", "0.95", "0.9", "0.8", "0.7", "0.5")
 
+MOST_COLUMNS = 7
+"""Sets side by side in one table; more would not fit the page."""
+
 
 def study_page(result: StudyResult, *, title: str = "How far can the scores be trusted?") -> str:
     """The whole page as HTML; pictures are inside, and nothing is loaded from elsewhere.
@@ -70,6 +73,7 @@ def _facts(view: StudyView) -> dict[str, Any]:
         "sets": len(result.sets),
         "scores": len(view.ranked),
         "more": len(view.of_kind("attacked", "outliers")) - study_figures.SHOWN,
+        "twins": view.twins,
     }
 
 
@@ -127,10 +131,16 @@ def _cell(part: SetResult, score: str, reference: str) -> dict[str, str]:
     return {"text": text, "mark": "good" if gap.high < 0 else "bad" if gap.low > 0 else ""}
 
 
-def _detection(view: StudyView) -> dict[str, Any]:
-    """AUROC of every score on every set to be flagged, both ways."""
-    sets = view.of_kind("attacked", "outliers")
-    names = list(dict.fromkeys(name for part in sets.values() for name in part.detection))
+def _detection(view: StudyView) -> list[dict[str, Any]]:
+    """AUROC of every score on every set to be flagged, both ways; a table for a few sets."""
+    sets = list(view.of_kind("attacked", "outliers").items())
+    starts = range(0, len(sets), MOST_COLUMNS)
+    return [_detection_table(view, dict(sets[n : n + MOST_COLUMNS])) for n in starts]
+
+
+def _detection_table(view: StudyView, sets: Mapping[str, SetResult]) -> dict[str, Any]:
+    every = dict.fromkeys(name for part in sets.values() for name in part.detection)
+    names = view.shown(every)
     rows = [
         {"name": name, "far": far, "own": view.from_profile(name), "values": [
             _auroc_cell(part, name, far=far) for part in sets.values()

@@ -13,6 +13,13 @@ from credibly.evaluate.study_result import DetectionResult, SetResult, StudyResu
 WITHOUT_SOLVE = ("max_softmax", "p_norm", "softmax_ratio")
 """Among the scores, but they only read the outputs."""
 
+TWINS = {
+    "max_softmax": "max softmax (rival)",
+    "softmax_ratio": "logit margin (rival)",
+    "p_norm": "max logit p-norm (rival)",
+}
+"""Scores and the rivals of `credibly evaluate` that order inputs in the same way."""
+
 Pick = tuple[str, bool]
 """A score, and whether it is taken two-sided."""
 
@@ -38,10 +45,24 @@ class StudyView:
         return name not in WITHOUT_SOLVE and name not in rivals and not name.endswith("(rival)")
 
     @cached_property
+    def twins(self) -> dict[str, str]:
+        """What is not shown, and what stands for it: nobody wants the same numbers twice.
+
+        The rival stays, since it is what one compares with; but the reference always does.
+        """
+        known = self.ordinary.failures
+        pairs = [(own, rival) for own, rival in TWINS.items() if own in known and rival in known]
+        return dict(p[::-1] if p[0] == self.result.reference else p for p in pairs)
+
+    def shown(self, names: Iterable[str]) -> list[str]:
+        """Those of the scores that a page shows, each once."""
+        return [name for name in names if name not in self.twins]
+
+    @cached_property
     def ranked(self) -> list[str]:
         """Scores from the lowest AURC on the ordinary set to the highest."""
         failures = self.ordinary.failures
-        return sorted(failures, key=lambda name: failures[name].metrics["aurc"])
+        return sorted(self.shown(failures), key=lambda name: failures[name].metrics["aurc"])
 
     @cached_property
     def best_of_profile(self) -> str | None:
@@ -67,7 +88,7 @@ class StudyView:
         if not sets:
             return []
         order = sorted(
-            ((name, far) for name in sets[0].detection for far in (False, True)),
+            ((name, far) for name in self.shown(sets[0].detection) for far in (False, True)),
             key=lambda pick: -_mean(auroc_of(part, pick).value for part in sets),
         )
         groups = [
@@ -169,8 +190,8 @@ class StudyView:
         sets = self.of_kind(kind)
         if not sets:
             return ""
-        picks = [(name, far) for name in next(iter(sets.values())).detection for far in (0, 1)]
-        known = [(name, bool(far)) for name, far in picks]
+        names = self.shown(next(iter(sets.values())).detection)
+        known = [(name, far) for name in names for far in (False, True)]
         best = max(known, key=lambda pick: _mean(auroc_of(p, pick).value for p in sets.values()))
         base = (self.result.reference, False)
         own, other = (
