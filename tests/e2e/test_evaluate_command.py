@@ -185,6 +185,23 @@ def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, arguments, words)
     assert not (folder / "o").exists()
 
 
+def test_a_gamma_that_the_inputs_cannot_use_leaves_nothing_behind(folder, capsys):
+    single = [*BASE[:-2], "--dtype", "float32", "--resamples", "100", "--out", "o"]
+    for gamma in ("1e-60", "1e60"):
+        assert credibly("evaluate", *single, "--gamma", gamma) == 2
+        assert "numbers that torch.float32 can hold" in capsys.readouterr().err
+        assert not (folder / "o").exists()
+
+
+def test_another_gamma_is_refused_before_anything_is_written(folder, capsys):
+    command = ["evaluate", *BASE, "--resamples", "100", "--limit", "8", "--out", "o", "--gamma"]
+    assert credibly(*command, "2") == 0
+    before = {p.name: p.read_bytes() for p in (folder / "o").iterdir()}
+    assert credibly(*command, "3", "--outliers", "far.npy") == 2
+    assert "asked gamma is 2.0" in capsys.readouterr().err
+    assert {p.name: p.read_bytes() for p in (folder / "o").iterdir()} == before
+
+
 def test_a_file_in_place_of_the_folder_is_refused_and_kept(folder, capsys):
     (folder / "o").write_text("mine")
     assert credibly("evaluate", *BASE, *QUICK, "--out", "o") == 2

@@ -4,6 +4,7 @@ import os
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -275,3 +276,42 @@ def test_sets_that_make_no_study_are_refused(study, tmp_path):
 def test_a_gamma_that_is_none_is_refused_before_anything_is_written(gamma):
     with pytest.raises(cr.InvalidArgumentError, match="`gamma`"):
         cr.Study(clf=cr.Classifier(models.smooth_network(classes=3)), gamma=gamma)
+
+
+@pytest.mark.parametrize("gamma", [1e-60, 1e60])
+def test_a_gamma_beyond_the_precision_of_the_inputs_leaves_nothing_behind(gamma, tmp_path):
+    folder = tmp_path / "o"
+    net = models.smooth_network(classes=3).float()
+    with pytest.raises(cr.InvalidArgumentError, match=r"^`gamma`.*torch.float32 can hold"):
+        Study(clf=cr.Classifier(net), gamma=gamma)
+    x, labels = models.inputs(4).float(), torch.zeros(4)
+    sets = {"clean": InputSet(x, labels, "ordinary")}
+    function = Study(clf=cr.Classifier(net.forward), gamma=gamma)  # the inputs will tell
+    for go in (function.run, lambda sets, place: function.part("a", sets["clean"], place)):
+        with pytest.raises(cr.InvalidArgumentError, match=r"^`gamma`.*torch.float32 can hold"):
+            go(sets, folder)
+    assert not folder.exists()
+    Study(clf=cr.Classifier(net.double()), gamma=gamma)
+
+
+@pytest.mark.parametrize("own_precision", [True, False])
+def test_gammas_are_compared_in_the_precision_in_which_they_are_used(own_precision, tmp_path):
+    net = models.smooth_network(classes=3).float()
+    clf = cr.Classifier(net if own_precision else net.forward)
+    sets = {"clean": InputSet(models.inputs(4).float(), torch.arange(4) % 3, "ordinary")}
+    study = Study(clf=clf, gamma=0.1, solver=cr.LBFGS(steps=2))
+    first = study.run(sets, tmp_path)
+    profile = cr.credibility(clf, sets["clean"].load(), gamma=0.1, solver=study.solver)
+    assert profile.gamma != 0.1  # but in single precision it is the same
+    same = [profile.gamma, np.float32(0.1), torch.tensor(0.1), np.array(0.1)]
+    for gamma in same:
+        assert_same(replace(study, gamma=gamma).run(sets, tmp_path), first)
+    with pytest.raises(cr.InvalidArgumentError, match="asked gamma"):
+        replace(study, gamma=0.1 + 1e-8).run(sets, tmp_path)
+    with pytest.raises(cr.InvalidArgumentError, match="asked gamma"):
+        replace(study, gamma="auto").run(sets, tmp_path)
+
+
+def test_what_is_no_classifier_is_named():
+    with pytest.raises(cr.InvalidArgumentError, match=r"^`clf`.*Wrap your model"):
+        Study(clf=models.smooth_network())

@@ -115,6 +115,7 @@ class Evaluation:
         from credibly.report.study_page import study_page
 
         require_table_extra()
+        self.study.check(self.sets, out)
         with writing(out):
             out.mkdir(parents=True, exist_ok=True)
         with locked(out / "lock", out), writing(out):

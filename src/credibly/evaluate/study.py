@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from credibly.decide.scores import SCORES, Score
 from credibly.errors import FileFormatError, InvalidArgumentError
+from credibly.evaluate.input_set import (
+    InputSet,
+    check_names,
+    check_sets,
+    labels_of,
+    ordinary_of,
+)
 from credibly.evaluate.rows import (
     FORMAT,
     FORMAT_VERSION,
@@ -26,9 +33,10 @@ from credibly.evaluate.rows import (
     write_once,
     write_rows,
 )
+from credibly.model.batches import check_classifier
 from credibly.model.classifier import Classifier
 from credibly.model.fingerprint import digest_of_parts, digest_of_tensor, quick_digest
-from credibly.problem.weights import auto_gamma, check_gamma
+from credibly.problem.weights import auto_gamma, check_gamma, same_gamma
 from credibly.profile.arguments import Progress, check_chunk_size, ticking
 from credibly.profile.credibility import credibility
 from credibly.profile.profile import Profile
@@ -38,49 +46,14 @@ from credibly.types import Bounds
 
 __all__ = ["Baseline", "InputSet", "Kind", "Rows", "Study", "read_rows", "read_study"]
 
+_ASKED = "asked gamma"
+
 
 class Baseline(Protocol):
     """A rival: a score of trust that needs no profile."""
 
     def __call__(self, clf: Classifier, x: Tensor) -> Tensor:
         """One number a sample, higher is more trustworthy."""
-
-
-@dataclass(frozen=True, eq=False)
-class InputSet:
-    """Inputs of one kind.
-
-    Attributes:
-        inputs: (n, ...), or a function that makes them, called only when they are needed.
-        labels: (n,); None for outliers, which have none.
-        kind: 'ordinary' inputs are the reference for detection; exactly one set is such.
-        source: for a function, what it makes, in words or as a digest: parts in a folder that were
-            made of something else are refused. Tensors are known by their bytes.
-    """
-
-    inputs: Tensor | Callable[[], Tensor]
-    labels: Tensor | None
-    kind: Kind
-    source: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind) or (self.labels is None) != (self.kind == "outliers"):
-            raise InvalidArgumentError(
-                "kind",
-                expected=f"one of {', '.join(get_args(Kind))}, all but the last with labels",
-                came=f"{self.kind!r} with{'out' if self.labels is None else ''} labels",
-                remedy="Outliers belong to no class; pass labels=None for them, and only for them.",
-            )
-
-    def load(self) -> Tensor:
-        """The inputs themselves."""
-        return self.inputs() if callable(self.inputs) else self.inputs
-
-    def origin(self) -> str | None:
-        """What tells these inputs from others without making them; None where nothing does."""
-        if self.source is not None:
-            return f"made: {self.source}"
-        return None if callable(self.inputs) else f"sha256 {digest_of_tensor(self.inputs)}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,8 +79,9 @@ class Study:
     chunk_size: int = 128
 
     def __post_init__(self) -> None:
+        check_classifier(self.clf)
         check_chunk_size(self.chunk_size)
-        check_gamma(self.gamma)  # before anything is written
+        check_gamma(self.gamma, self.clf.dtype)  # before anything is written
         both = set(self.scores) & set(self.baselines)
         if both:
             raise InvalidArgumentError(
@@ -125,8 +99,9 @@ class Study:
         Every set is written when it is done; started again with the same settings, the study goes
         on with the next, and gives the same numbers.
         """
-        _check_sets(sets)
+        check_sets(sets)
         place = Path(folder)
+        self.check(sets, place)
         gamma = self._resolved_gamma(sets, place)
         found: dict[str, Rows] = {}
         with ticking(progress) as tick:
@@ -142,9 +117,25 @@ class Study:
         Several processes may share a folder, each with sets of its own. With gamma='auto' the
         first of them is the ordinary one, which settles it.
         """
-        _check_names([name])
+        check_names([name])
         place = Path(folder)
+        self.check({name: inputs}, place)
         return self._part(name, inputs, place, self._resolved_gamma({name: inputs}, place))
+
+    def check(self, sets: Mapping[str, InputSet], folder: str | Path) -> None:
+        """Refuse a gamma that the inputs cannot use, and a folder of another study.
+
+        Nothing is written; `run` and `part` do this by themselves.
+        """
+        check_gamma(self.gamma, self._precision(sets))
+        manifest = Path(folder) / "study.json"
+        if manifest.exists():
+            self._gamma_on_record(manifest, sets)
+
+    def _precision(self, sets: Mapping[str, InputSet]) -> torch.dtype | None:
+        """In which gamma is used; None for a function on inputs that are not made yet."""
+        given = [part.inputs.dtype for part in sets.values() if isinstance(part.inputs, Tensor)]
+        return self.clf.dtype or next(iter(given), None)
 
     def _part(self, name: str, inputs: InputSet, place: Path, gamma: float) -> Rows:
         part = place / f"{slug(name)}.safetensors"
@@ -161,24 +152,29 @@ class Study:
         """Resolve 'auto' once, and keep it in the folder with what the study is."""
         place.mkdir(parents=True, exist_ok=True)
         manifest = place / "study.json"
-        own = {
+        if not manifest.exists():
+            if self.gamma == "auto":
+                gamma = auto_gamma(self.clf, ordinary_of(sets).load())
+            else:
+                gamma = float(self.gamma)
+            write_once(manifest, json.dumps({**self._own(), "gamma": gamma}, indent=2) + "\n")
+        return self._gamma_on_record(manifest, sets)  # another process may have been first
+
+    def _gamma_on_record(self, manifest: Path, sets: Mapping[str, InputSet]) -> float:
+        return _gamma_of(manifest, self._own(), self._precision(sets))
+
+    def _own(self) -> dict[str, Any]:
+        """What this study is, as it is kept in the folder."""
+        return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "model": quick_digest(self.clf),
-            "asked gamma": self.gamma,
+            _ASKED: "auto" if self.gamma == "auto" else float(self.gamma),
             "solver": repr(self.solver),
             "bounds": list(self.bounds) if self.bounds else None,
             "scores": sorted(self.scores),
             "baselines": {name: _words(value) for name, value in sorted(self.baselines.items())},
         }
-        if manifest.exists():
-            return _gamma_of(manifest, own)
-        if self.gamma == "auto":
-            gamma = auto_gamma(self.clf, _ordinary(sets).load())
-        else:
-            gamma = float(self.gamma)
-        write_once(manifest, json.dumps({**own, "gamma": gamma}, indent=2) + "\n")
-        return _gamma_of(manifest, own)  # another process may have been first
 
     def _marks(self, name: str, inputs: InputSet, gamma: float) -> dict[str, str]:
         origin = inputs.origin()
@@ -204,7 +200,7 @@ class Study:
         _check_columns(inputs, scores, len(x))
         return Rows(
             kind=inputs.kind,
-            labels=_labels(inputs, len(x)),
+            labels=labels_of(inputs, len(x)),
             predicted=_largest(profile.fit),
             credible=_largest(profile.credibility),
             scores={name: values.detach().double().cpu() for name, values in scores.items()},
@@ -212,7 +208,7 @@ class Study:
         )
 
 
-def _gamma_of(manifest: Path, own: Mapping[str, Any]) -> float:
+def _gamma_of(manifest: Path, own: Mapping[str, Any], dtype: torch.dtype | None) -> float:
     """The gamma on record, if the record is of this very study."""
     try:
         before = json.loads(manifest.read_text("utf-8"))
@@ -220,10 +216,11 @@ def _gamma_of(manifest: Path, own: Mapping[str, Any]) -> float:
     except (KeyError, TypeError, ValueError) as error:
         raise FileFormatError(f"{manifest}: cannot be read ({error!r}).") from error
     for name, value in own.items():
-        if before.get(name) != value:
+        known = before.get(name)
+        if not (same_gamma(known, value, dtype) if name == _ASKED else known == value):
             raise InvalidArgumentError(
                 "folder",
-                expected=f"a folder of this very study; its {name} is {before.get(name)}",
+                expected=f"a folder of this very study; its {name} is {known}",
                 came=f"{value}",
                 remedy="Choose another folder, or remove this one.",
             )
@@ -240,12 +237,8 @@ def _largest(values: Tensor) -> Tensor:
     return values.nan_to_num(-torch.inf).argmax(1).masked_fill(unknown, NO_CLASS).cpu()
 
 
-def _labels(inputs: InputSet, count: int) -> Tensor:
-    return torch.full((count,), NO_CLASS) if inputs.labels is None else inputs.labels.long().cpu()
-
-
 def _check_columns(inputs: InputSet, scores: Mapping[str, Tensor], count: int) -> None:
-    columns = {**scores, "labels": _labels(inputs, count)}
+    columns = {**scores, "labels": labels_of(inputs, count)}
     wrong = {name: tuple(v.shape) for name, v in columns.items() if tuple(v.shape) != (count,)}
     if wrong:
         raise InvalidArgumentError(
@@ -257,7 +250,7 @@ def _check_columns(inputs: InputSet, scores: Mapping[str, Tensor], count: int) -
 
 
 def _check_labels(part: Path, inputs: InputSet, rows: Rows) -> None:
-    if not torch.equal(rows.labels, _labels(inputs, len(rows.labels))):
+    if not torch.equal(rows.labels, labels_of(inputs, len(rows.labels))):
         raise InvalidArgumentError(
             "folder",
             expected=f"parts of the very sets of this study; the labels in {part.name} are others",
@@ -274,38 +267,3 @@ def _facts(profile: Profile) -> dict[str, float]:
         "without a profile": float((~good).sum()),
         "median passes": float(passes.median()) if len(passes) else float("nan"),
     }
-
-
-def _ordinary(sets: Mapping[str, InputSet]) -> InputSet:
-    for inputs in sets.values():
-        if inputs.kind == "ordinary":
-            return inputs
-    raise InvalidArgumentError(
-        "gamma",
-        expected="a number, or 'auto' with the ordinary set first, which settles it",
-        came=f"'auto' for {list(sets)}",
-        remedy="Compute the ordinary set first, or pass auto_gamma(clf, x) of it.",
-    )
-
-
-def _check_names(names: Sequence[str]) -> None:
-    slugs = [slug(name) for name in names]
-    if len(set(slugs)) < len(slugs) or "" in slugs:
-        raise InvalidArgumentError(
-            "sets",
-            expected="sets of different names in Latin letters",
-            came=f"{list(names)}",
-            remedy="Parts are files of these names.",
-        )
-
-
-def _check_sets(sets: Mapping[str, InputSet]) -> None:
-    _check_names(list(sets))
-    ordinary = [name for name, inputs in sets.items() if inputs.kind == "ordinary"]
-    if len(ordinary) != 1:
-        raise InvalidArgumentError(
-            "sets",
-            expected="exactly one set of kind 'ordinary'",
-            came=f"{list(sets)}, ordinary: {ordinary}",
-            remedy="The ordinary set is the reference that others are told apart from.",
-        )

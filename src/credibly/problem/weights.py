@@ -46,10 +46,24 @@ def resolve_weights(
     return _in_precision([_positive(gamma, "gamma")] * count, "gamma", x0)
 
 
-def check_gamma(gamma: object) -> None:
-    """A gamma is 'auto' or a positive number, which can be said before there are inputs."""
+def check_gamma(gamma: object, dtype: torch.dtype | None = None) -> None:
+    """A gamma is 'auto' or a positive number, which can be said before there are inputs.
+
+    Where the precision of the inputs is known, it must be able to hold the number.
+    """
     if not (isinstance(gamma, str) and gamma == "auto"):
-        _positive(gamma, "gamma")
+        number = _positive(gamma, "gamma")
+        if dtype is not None:
+            _in_precision([number], "gamma", torch.zeros(0, dtype=dtype))
+
+
+def same_gamma(one: object, other: object, dtype: torch.dtype | None = None) -> bool:
+    """Whether two gammas, numbers or 'auto', are one in the precision in which they are used."""
+    numbers = real_number(one), real_number(other)
+    if None in numbers:
+        return one == other
+    left, right = torch.tensor(numbers, dtype=torch.float64).to(dtype or torch.float64).tolist()
+    return bool(left == right)
 
 
 def auto_gamma(

@@ -1,0 +1,94 @@
+"""A set of inputs of a study, and what the sets of one study must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from credibly.errors import InvalidArgumentError
+from credibly.evaluate.rows import NO_CLASS, Kind, slug
+from credibly.model.fingerprint import digest_of_tensor
+
+
+@dataclass(frozen=True, eq=False)
+class InputSet:
+    """Inputs of one kind.
+
+    Attributes:
+        inputs: (n, ...), or a function that makes them, called only when they are needed.
+        labels: (n,); None for outliers, which have none.
+        kind: 'ordinary' inputs are the reference for detection; exactly one set is such.
+        source: for a function, what it makes, in words or as a digest: parts in a folder that were
+            made of something else are refused. Tensors are known by their bytes.
+    """
+
+    inputs: Tensor | Callable[[], Tensor]
+    labels: Tensor | None
+    kind: Kind
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind) or (self.labels is None) != (self.kind == "outliers"):
+            raise InvalidArgumentError(
+                "kind",
+                expected=f"one of {', '.join(get_args(Kind))}, all but the last with labels",
+                came=f"{self.kind!r} with{'out' if self.labels is None else ''} labels",
+                remedy="Outliers belong to no class; pass labels=None for them, and only for them.",
+            )
+
+    def load(self) -> Tensor:
+        """The inputs themselves."""
+        return self.inputs() if callable(self.inputs) else self.inputs
+
+    def origin(self) -> str | None:
+        """What tells these inputs from others without making them; None where nothing does."""
+        if self.source is not None:
+            return f"made: {self.source}"
+        return None if callable(self.inputs) else f"sha256 {digest_of_tensor(self.inputs)}"
+
+
+def labels_of(inputs: InputSet, count: int) -> Tensor:
+    """One a sample (n,); -1 for outliers."""
+    return torch.full((count,), NO_CLASS) if inputs.labels is None else inputs.labels.long().cpu()
+
+
+def ordinary_of(sets: Mapping[str, InputSet]) -> InputSet:
+    """The ordinary set, which settles gamma."""
+    for inputs in sets.values():
+        if inputs.kind == "ordinary":
+            return inputs
+    raise InvalidArgumentError(
+        "gamma",
+        expected="a number, or 'auto' with the ordinary set first, which settles it",
+        came=f"'auto' for {list(sets)}",
+        remedy="Compute the ordinary set first, or pass auto_gamma(clf, x) of it.",
+    )
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse names that are one as files."""
+    slugs = [slug(name) for name in names]
+    if len(set(slugs)) < len(slugs) or "" in slugs:
+        raise InvalidArgumentError(
+            "sets",
+            expected="sets of different names in Latin letters",
+            came=f"{list(names)}",
+            remedy="Parts are files of these names.",
+        )
+
+
+def check_sets(sets: Mapping[str, InputSet]) -> None:
+    """Refuse anything but one ordinary set among sets of different names."""
+    check_names(list(sets))
+    ordinary = [name for name, inputs in sets.items() if inputs.kind == "ordinary"]
+    if len(ordinary) != 1:
+        raise InvalidArgumentError(
+            "sets",
+            expected="exactly one set of kind 'ordinary'",
+            came=f"{list(sets)}, ordinary: {ordinary}",
+            remedy="The ordinary set is the reference that others are told apart from.",
+        )
