@@ -42,8 +42,12 @@ def main() -> None:
     print("Assumption 2 in double precision, by radius relative to |x+ - x0|:")
     double = cr.Classifier(sample.net.double())
     assumption = cr.try_assumption_2(double, cr.credibility(double, x.double(), gamma=GAMMA))
-    for radius, row in zip(assumption.radii, assumption.by_radius, strict=True):
-        print(f"  {radius:g}: holds in {float(row.mean()):.1%} of the directions")
+    rows = zip(assumption.radii, assumption.by_radius, assumption.unknown, strict=True)
+    for radius, row, hidden in rows:
+        print(
+            f"  {radius:g}: holds in {float(row.mean()):.1%} of the directions, hidden by rounding "
+            f"in {float(hidden.mean()):.1%}"
+        )
     print(f"  worst margin: median {float(assumption.worst.median()):.3g} of sum l^2")
     print(f"  samples where it holds in every direction: {share(assumption.fraction == 1)}")
 

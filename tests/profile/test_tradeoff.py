@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 
@@ -89,6 +91,54 @@ def test_assumption_2_is_the_papers_condition_and_fails_where_that_fails():
     there = 1 + torch.cos(x + move)
     bound = losses + move * slope - (there - losses).square() / (2 * losses)
     assert not bool((there >= bound).all())
+
+
+def naive_share(clf, profile, n, radius, directions):
+    """How often Assumption 2 holds at the very x' that are tried, all in double precision."""
+    exact = cr.Classifier(copy.deepcopy(clf.net).double())
+    x, x0 = profile.perturbed[n].double(), profile.x0[n].double()
+
+    def squares(v):
+        return exact.losses(v.unsqueeze(0))[0].square()
+
+    slopes, here = torch.func.jacrev(squares)(x).detach(), squares(x).detach()
+    stream, held = torch.Generator().manual_seed(n), 0
+    for _ in range(directions):
+        step = torch.randn(x.shape, generator=stream, dtype=torch.float64)
+        step *= radius * (x - x0).norm() / step.norm()
+        tried = (x + step).to(profile.x0.dtype).double()
+        held += bool((squares(tried).detach() >= here + slopes @ (tried - x)).all())
+    return held / directions
+
+
+@pytest.mark.parametrize("precision", [torch.float64, torch.float32])
+@pytest.mark.parametrize("network", [models.smooth_network, models.relu_network])
+def test_assumption_2_allows_for_the_rounding_of_the_model(network, precision):
+    clf = cr.Classifier(network().to(precision).requires_grad_(False))
+    profile = cr.credibility(clf, models.inputs(3).to(precision), gamma=GAMMA)
+    radii = (1e-6, 1e-4, 1e-2, 0.3, 3.0)
+    found = cr.try_assumption_2(clf, profile, directions=20, radii=radii)
+    shares = torch.tensor(
+        [[naive_share(clf, profile, n, radius, 20) for n in range(3)] for radius in radii]
+    ).double()
+    assert bool((found.by_radius <= shares + 1e-6).all())
+    assert bool((shares <= found.by_radius + found.unknown + 1e-6).all())
+    assert 0 < float(shares.mean()) < 1  # both happen
+    assert float(found.unknown[3:].max()) == 0
+    if precision is torch.float32:
+        assert float(found.unknown[0].min()) == 1  # so near nothing can be told
+    else:
+        assert float(found.unknown[1:].max()) == 0
+        torch.testing.assert_close(found.by_radius[1:], shares[1:], rtol=0, atol=1e-6)
+
+
+def test_assumption_2_says_nothing_where_nothing_moves():
+    clf = models.affine_classifier()
+    profile = cr.credibility(clf, models.inputs(2, 6), gamma=1e30)  # so dear that x+ is x0
+    assert torch.equal(profile.perturbed, profile.x0)
+    found = cr.try_assumption_2(clf, profile, directions=3, radii=(0.1, 1.0))
+    assert found.unknown.tolist() == [[1.0, 1.0]] * 2
+    assert (found.fraction.tolist(), found.worst.tolist()) == ([0.0] * 2, [0.0] * 2)
 
 
 @pytest.mark.parametrize("settings", [{"directions": 0}, {"radii": (0.1, -1.0)}])

@@ -29,6 +29,9 @@ SMALL_RADII = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 BETWEEN = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99)
 """Points of the segment from x0 (0) to x+ (1)."""
 
+ROUNDING = 32.0
+"""Errors of losses in units of the largest loss and the machine epsilon: a few times those seen."""
+
 KINDS = ("random directions", "gradient directions", "between x0 and x+")
 """Names of what is tried by itself."""
 
@@ -114,18 +117,23 @@ def try_tradeoff(
 class Assumption2:
     """How Assumption 2 fared around x+: that every l_k^2 lies above its tangent at x+.
 
-    (Completing the square in the paper's condition gives this form.)
+    (Completing the square in the paper's condition gives this form.) Near x+ the two differ by
+    less than the model's own rounding. Such x' are counted neither as holding nor as failing: the
+    share at which it holds lies between `by_radius` and `by_radius + unknown`.
 
     Attributes:
-        fraction: share of the sampled x' at which it holds for every class (n,).
-        worst: smallest margin (l_k(x')^2 - tangent) / sum_j l_j(x+)^2 of any class and x' (n,).
-        by_radius: the share for each radius (radii, n).
+        fraction: share of the sampled x' at which it holds for every class, beyond rounding (n,).
+        worst: smallest margin (l_k(x')^2 - tangent) / sum_j l_j(x+)^2 of any class and x' (n,); 0
+            for those that rounding hides.
+        by_radius: the fraction for each radius (radii, n).
+        unknown: share of the x' of each radius of which rounding hides whether it holds (radii, n).
         radii: sizes of the neighbourhoods, relative to |x+ - x0|.
     """
 
     fraction: Tensor
     worst: Tensor
     by_radius: Tensor
+    unknown: Tensor
     radii: tuple[float, ...]
 
 
@@ -141,7 +149,8 @@ def try_assumption_2(
     """Sample directions around x+ and see in how many the paper's Assumption 2 holds.
 
     It costs K backwards at x+ and a forward for every direction and radius. Use double precision:
-    at small radii the differences drown in single.
+    in single nothing can be told at small radii (`unknown`), because the differences drown in the
+    rounding of the model.
 
     Args:
         clf: the classifier the profile was made with.
@@ -161,33 +170,46 @@ def try_assumption_2(
             rows = slice(begin, begin + chunk_size)
             problem, x = whole[0].select(rows), whole[1][rows]
             found.append(_tangent_margins(problem, x, directions, radii, seed + begin))
-    margins = torch.cat(found, dim=2)  # (radii, directions, n)
-    # x' = x+ moves by rounding only: such differences say nothing about curvature
-    good = (margins >= -64 * torch.finfo(margins.dtype).eps).double()
-    good = torch.where(margins.isnan(), torch.nan, good)  # no answer: neither held nor failed
+    margins, holds, fails = (torch.cat(part, dim=2) for part in zip(*found, strict=True))
+    unsolved = margins.isnan()  # no answer: neither held nor failed
+    good, hidden = (
+        torch.where(unsolved, torch.nan, share.double()) for share in (holds, ~holds & ~fails)
+    )
     return Assumption2(
         fraction=good.mean((0, 1)),
         worst=margins.amin((0, 1)),
         by_radius=good.mean(1),
+        unknown=hidden.mean(1),
         radii=tuple(float(radius) for radius in radii),
     )
 
 
 def _tangent_margins(
     problem: FitRiskProblem, x: Tensor, directions: int, radii: Sequence[float], seed: int
-) -> Tensor:
-    losses, jacobian = loss_jacobian(problem.classifier, x)
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Margins, and at which x' it holds and fails beyond doubt, each (radii, directions, n).
+
+    In double precision, but for the model itself, whose rounding is allowed for.
+    """
+    losses, jacobian = (part.double() for part in loss_jacobian(problem.classifier, x))
     scale = losses.square().sum(1).clamp(min=torch.finfo(losses.dtype).tiny)
-    distance = norm(x - problem.x0)
-    rows = []
+    start, distance = x.double(), norm((x - problem.x0).double())
+    least = ROUNDING * torch.finfo(x.dtype).eps
+    rows: list[tuple[Tensor, Tensor, Tensor]] = []
     for radius in radii:
-        for noise in _directions(x, directions, seed):
-            move = per_sample(radius * distance, x) * noise
-            slope = (jacobian @ move.flatten(1).unsqueeze(2)).squeeze(2)
-            tangent = losses.square() + 2 * losses * slope
-            there = losses_only(problem.classifier, x + move).square()
-            rows.append(((there - tangent).amin(1)) / scale)
-    return torch.stack(rows).reshape(len(radii), directions, len(x))
+        for direction in _directions(start, directions, seed):
+            tried = (start + per_sample(radius * distance, x) * direction).to(x)
+            move = (tried.double() - start).flatten(1)  # as it came out, rounded
+            slope = (jacobian @ move.unsqueeze(2)).squeeze(2)
+            there = losses_only(problem.classifier, tried).double()
+            margin = there.square() - losses.square() - 2 * losses * slope
+            size = losses.amax(1, keepdim=True) + jacobian.norm(dim=2) * norm(move)[:, None]
+            doubt = least * 2 * torch.maximum(losses, there) * size
+            told = torch.where(margin.abs() < doubt, 0.0, margin).amin(1) / scale
+            rows.append((told, (margin >= doubt).all(1), (margin < -doubt).any(1)))
+    shape = len(radii), directions, len(x)
+    margins, holds, fails = (torch.stack(part).reshape(shape) for part in zip(*rows, strict=True))
+    return margins, holds, fails
 
 
 def _problem(clf: Classifier, start: Tensor, profile: Profile) -> tuple[FitRiskProblem, Tensor]:
