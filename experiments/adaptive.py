@@ -24,31 +24,28 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 import credibly as cr
-from credibly.data.sample import load_sample
 from credibly.decide.learned import score_from_json
 from credibly.decide.thresholds import for_coverage
-from credibly.errors import FileFormatError, InvalidArgumentError
-from experiments import cifar10, networks
+from credibly.errors import InvalidArgumentError
+from experiments import networks
 from experiments.adaptive_attacks import RADII, SYSTEMS, Subject, jobs, ranks
+from experiments.adaptive_images import images
 from experiments.adaptive_inputs import Counted
 from experiments.adaptive_tables import printed
 from experiments.adaptive_work import Folder, digest, plain, work
+from experiments.evidence_subject import left_out
 from experiments.networks import Affine, Trained
 from experiments.paper.settings import SPACES
 from experiments.paper.world import World
 
 COVERAGE = {"A": 0.9, "T": 0.95}
-
-Pair = tuple[Tensor, Tensor]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,8 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def prepare(given: argparse.Namespace, folder: Folder) -> Subject:
     """Load everything, and set the systems up on held-out images, once for a folder."""
     trained, sha256 = _network(given)
-    test, held = _images(given, trained.facts)
+    test, held = images(given, trained.facts)
     refuse_common(test[0], held[0])
+    other = _other(given, trained)
     net = trained.in_space(given.space)
     clf = cr.Classifier(Counted(net.to(given.device).eval().requires_grad_(False)))
     pixels, labels, ordinary = (t.to(given.device) for t in (*test, held[0]))
@@ -89,7 +87,7 @@ def prepare(given: argparse.Namespace, folder: Folder) -> Subject:
     found = folder.once("gamma.json", lambda: weight(clf, ordinary, given))
     if ranks(given.systems):
         found |= folder.once("systems.json", lambda: calibration(clf, ordinary, found, given))
-    other, box = _other(given, trained), trained.box(given.space)
+    box = trained.box(given.space)
     other_sha256 = None if other is None else sha256_of(given.transfer_model)
     return Subject(clf, x, labels, systems(found, given), sha256, other, box, other_sha256)
 
@@ -158,7 +156,16 @@ def _other(given: argparse.Namespace, trained: Trained) -> cr.Classifier | None:
     """A network trained independently, on inputs in the space of the attacked one."""
     if given.transfer_model is None:
         return None
-    net = networks.load(given.transfer_model, given.device).net
+    other = networks.load(given.transfer_model, given.device)
+    own, came = left_out(trained.facts), left_out(other.facts)
+    if own != came:
+        raise InvalidArgumentError(
+            "--transfer-model",
+            expected=f"one of the classes of the attacked network, without {own or 'none'}",
+            came=f"one without {came or 'none'}",
+            remedy="Labels mean other classes to it; pass one trained on the same.",
+        )
+    net = other.net
     if given.space == "normalised":  # back to pixels, by the statistics of the attacked one
         net = Affine(net, -trained.mean / trained.std, 1 / trained.std).eval()
     return cr.Classifier(Counted(net))
@@ -167,63 +174,6 @@ def _other(given: argparse.Namespace, trained: Trained) -> cr.Classifier | None:
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _images(given: argparse.Namespace, facts: Mapping[str, str]) -> tuple[Pair, Pair]:
-    """The images that are attacked, and those that set thresholds, as pixels."""
-    count, held_count = given.images, given.held_out_images
-    if given.model is None:
-        sample = load_sample()
-        known = sample.images, sample.labels  # all are test images: the last ones set thresholds
-        first, last = known, known
-    else:
-        first = _arrays(given.test) if given.test else _cifar10(given.data, "test")
-        last = _held_out(given, facts, first)
-    test = first[0][:count], first[1][:count]
-    return test, (last[0][-held_count:], last[1][-held_count:])
-
-
-def _held_out(given: argparse.Namespace, facts: Mapping[str, str], like: Pair) -> Pair:
-    """A file, or as much of the end of the training set as the network was trained without."""
-    if given.held_out is not None:
-        return _arrays(given.held_out)
-    count = int(facts.get("held_out", "0"))
-    unneeded = given.gamma is not None and not ranks(given.systems)
-    if unneeded and (given.data is None or count < 1):
-        return like[0][:0], like[1][:0]
-    if given.data is not None and count < 1:
-        raise InvalidArgumentError(
-            "--held-out",
-            expected="images that the network was not trained on",
-            came="none, and the network's file names no held-out slice of its training set",
-            remedy="Pass an .npz with images and labels.",
-        )
-    images, labels = _cifar10(given.data, "train")
-    return images[-count:], labels[-count:]
-
-
-def _cifar10(folder: Path | None, part: str) -> Pair:
-    if folder is None:
-        raise InvalidArgumentError(
-            "data",
-            expected="the folder of CIFAR-10, or both --test and --held-out",
-            came="None",
-            remedy="Pass --data FOLDER.",
-        )
-    split = cifar10.load(folder, part)
-    return split.images, split.labels
-
-
-def _arrays(path: Path) -> Pair:
-    """Images in [0, 1] and labels from an .npz of bytes: (n, h, w) or (n, h, w, channels)."""
-    with np.load(path, allow_pickle=False) as file:
-        if not {"images", "labels"} <= set(file.files) or file["images"].dtype != np.uint8:
-            message = f"{path}: needs `images` of uint8 and `labels`, has {sorted(file.files)}"
-            raise FileFormatError(message)
-        raw, labels = file["images"], file["labels"].astype(np.int64)
-    pixels = torch.from_numpy(raw).float() / 255
-    channels_first = pixels.unsqueeze(1) if pixels.dim() == 3 else pixels.permute(0, 3, 1, 2)
-    return channels_first.contiguous(), torch.from_numpy(labels)
 
 
 def _tables(out: Path, path: Path | None) -> int:
@@ -264,7 +214,12 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--model", type=Path, help="a network of experiments.networks; default: the embedded one")
     add("--transfer-model", type=Path, help="one that was trained independently")
     add("--data", type=Path, help="folder of CIFAR-10")
-    add("--test", type=Path, help=".npz with `images` and `labels` of uint8, instead of --data")
+    add(
+        "--test",
+        type=Path,
+        help=".npz with `images` and `labels` of uint8, instead of --data; "
+        "labels as in the whole data set, also for a network trained without some classes",
+    )
     add("--held-out", type=Path, help="likewise, for scores and thresholds")
     add("--images", type=int, default=6)
     add("--held-out-images", type=int, default=50)

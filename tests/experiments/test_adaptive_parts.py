@@ -9,7 +9,7 @@ from scipy import stats
 
 import credibly as cr
 from credibly.errors import FileFormatError, InvalidArgumentError
-from experiments import adaptive
+from experiments import adaptive, adaptive_images
 from experiments.adaptive_inputs import Counted
 from experiments.adaptive_nearest import CarliniWagner, DeepFool
 from experiments.adaptive_tables import interval
@@ -70,13 +70,13 @@ def test_files_of_images_are_read_and_checked(tmp_path):
     path = tmp_path / "some.npz"
     images = np.random.default_rng(0).integers(0, 256, (3, 5, 4, 2), dtype=np.uint8)
     np.savez(path, images=images, labels=np.array([1, 0, 2], np.uint8))
-    x, labels = adaptive._arrays(path)
+    x, labels = adaptive_images.arrays(path)
     assert x.shape == (3, 2, 5, 4)
     assert torch.equal((255 * x).round().byte(), torch.from_numpy(images).permute(0, 3, 1, 2))
     assert labels.tolist() == [1, 0, 2]
     np.savez(path, images=images.astype(np.float32), labels=np.zeros(3))
     with pytest.raises(FileFormatError, match="uint8"):
-        adaptive._arrays(path)
+        adaptive_images.arrays(path)
 
 
 def test_a_folder_without_cells_is_refused(tmp_path):

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 import credibly as cr
 from credibly.data.sample import load_sample
 from credibly.errors import InvalidArgumentError
-from experiments import adaptive, networks
+from experiments import adaptive, adaptive_images, networks
 from experiments.adaptive_nearest import CarliniWagner, DeepFool
 from experiments.adaptive_work import Folder
 from experiments.paper.world import MEAN, STD, World, embedded
@@ -182,15 +182,67 @@ def test_held_out_images_are_those_the_network_was_trained_without(monkeypatch):
         values = torch.arange(start, start + 20)
         return Namespace(images=values.reshape(-1, 1, 1, 1) / 255, labels=values)
 
-    monkeypatch.setattr(adaptive.cifar10, "load", split)
+    monkeypatch.setattr(adaptive_images.cifar10, "load", split)
     common = ["--out", "x", "--model", "y", "--data", "z", "--images", "3"]
     given = adaptive.parsed(common)
     for count in (4, 7):
-        test, held = adaptive._images(given, {"held_out": str(count)})
+        test, held = adaptive_images.images(given, {"held_out": str(count)})
         assert test[1].tolist() == [0, 1, 2]
         assert held[1].tolist() == list(range(120 - count, 120))
     for facts in ({"held_out": "0"}, {}):
         with pytest.raises(InvalidArgumentError, match="no held-out slice"):
-            adaptive._images(given, facts)
+            adaptive_images.images(given, facts)
         unneeded = adaptive.parsed([*common, "--systems", "B", "--gamma", "200"])
-        assert len(adaptive._images(unneeded, facts)[1][0]) == 0
+        assert len(adaptive_images.images(unneeded, facts)[1][0]) == 0
+
+
+def test_classes_that_a_network_was_trained_without_are_dropped_and_labels_numbered_anew(
+    monkeypatch, tmp_path
+):
+    def split(_folder, part):
+        start = {"train": 100, "test": 0}[part]
+        values = torch.arange(start, start + 20)
+        return Namespace(images=values.reshape(-1, 1, 1, 1) / 255, labels=values % 10)
+
+    monkeypatch.setattr(adaptive_images.cifar10, "load", split)
+    facts = {"held_out": "15", "left_out": "3,9"}
+    common = ["--out", "x", "--model", "y", "--images", "10"]
+    from_folder = adaptive.parsed([*common, "--data", "z"])
+    bytes_of = {part: split("", part) for part in ("train", "test")}
+    for part, found in bytes_of.items():
+        raw = (255 * found.images[:, 0]).round().byte().numpy()
+        np.savez(tmp_path / f"{part}.npz", images=raw, labels=found.labels.numpy())
+    files = ["--test", str(tmp_path / "test.npz"), "--held-out", str(tmp_path / "train.npz")]
+    from_files = adaptive.parsed([*common, *files])
+    names = [0, 1, 2, 4, 5, 6, 7, 8]  # of the eight logits
+    for given, held_count in ((from_folder, 12), (from_files, 16)):
+        pairs = adaptive_images.images(given, facts)
+        assert [len(labels) for _, labels in pairs] == [10, held_count]
+        for images, labels in pairs:
+            pixels = (255 * images.flatten()).round().long() % 10  # the class it was made with
+            assert [names[label] for label in labels.tolist()] == pixels.tolist()
+    oldest = (255 * adaptive_images.images(from_folder, facts)[1][0]).min()
+    assert round(float(oldest)) == 105  # the last 15, of which 109, 113 and 119 are gone
+
+
+def test_an_eight_class_network_is_attacked_with_its_own_labels(tmp_path):
+    torch.manual_seed(0)
+    net = networks.build("resnet18, max-pool", channels=1, classes=8)
+    facts = {"arch": "resnet18, max-pool", "mean": "0.286", "std": "0.353", "left_out": "3,9"}
+    model, other = tmp_path / "eight.safetensors", tmp_path / "ten.safetensors"
+    networks.save(model, net, facts)
+    saved(other, "0.286", "0.353")
+    raw = np.random.default_rng(0).integers(0, 256, (6, 28, 28), dtype=np.uint8)
+    np.savez(tmp_path / "t.npz", images=raw, labels=np.array([9, 8, 3, 4, 0, 9], np.uint8))
+    given = ["--model", str(model), "--test", str(tmp_path / "t.npz"), "--systems", "B",
+             "--gamma", "200", "--out", str(tmp_path / "out"), "--images", "5"]  # fmt: skip
+    folder = Folder(tmp_path / "out", tmp_path / "out")
+    folder.prepare()
+    subject = adaptive.prepare(adaptive.parsed(given), folder)
+    assert subject.labels.tolist() == [7, 3, 0]
+    expected = torch.from_numpy(raw[[1, 3, 4]]).float().unsqueeze(1) / 255
+    assert torch.equal(subject.x, expected)
+    empty = Folder(tmp_path / "empty", tmp_path / "empty")
+    with pytest.raises(InvalidArgumentError, match=r"transfer-model.*\(3, 9\).*without none"):
+        adaptive.prepare(adaptive.parsed([*given, "--transfer-model", str(other)]), empty)
+    assert not empty.out.exists()
