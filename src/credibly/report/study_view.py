@@ -83,7 +83,7 @@ class StudyView:
 
     @cached_property
     def detectors(self) -> list[Pick]:
-        """A handful of scores for detection, good in the mean over all sets, and the reference."""
+        """A handful of scores for detection: the reference, what the text calls best, others."""
         sets = list(self.of_kind("attacked", "outliers").values())
         if not sets:
             return []
@@ -96,8 +96,18 @@ class StudyView:
             for far in (False, True)
             for own in (False, True)
         ]
-        chosen = [(self.result.reference, False), *(pick for group in groups for pick in group[:2])]
+        named = [self.best_detector(kind) for kind in ("outliers", "attacked")]
+        chosen = [(self.result.reference, False), *(pick for pick in named if pick is not None)]
+        chosen += [pick for group in groups for pick in group[:2]]
         return list(dict.fromkeys(chosen))
+
+    def best_detector(self, kind: str) -> Pick | None:
+        """The score that flags a kind of sets best in the mean; None where there is none."""
+        sets = list(self.of_kind(kind).values())
+        if not sets:
+            return None
+        known = [(name, far) for name in self.shown(sets[0].detection) for far in (False, True)]
+        return max(known, key=lambda pick: _mean(auroc_of(part, pick).value for part in sets))
 
     def sentences(self) -> list[str]:
         """The findings in plain words, also where they speak against the profile."""
@@ -187,12 +197,9 @@ class StudyView:
         )
 
     def _about_detection(self, kind: str, words: str) -> str:
-        sets = self.of_kind(kind)
-        if not sets:
+        sets, best = self.of_kind(kind), self.best_detector(kind)
+        if best is None:
             return ""
-        names = self.shown(next(iter(sets.values())).detection)
-        known = [(name, far) for name in names for far in (False, True)]
-        best = max(known, key=lambda pick: _mean(auroc_of(p, pick).value for p in sets.values()))
         base = (self.result.reference, False)
         own, other = (
             _mean(auroc_of(p, pick).value for p in sets.values()) for pick in (best, base)
