@@ -133,6 +133,63 @@ def test_a_folder_that_is_missing_is_named(profile, tmp_path):
         profile.save(tmp_path / "no" / "file.safetensors")
 
 
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("new.parquet", "profile.to_parquet("),
+        ("new.csv", "profile.to_pandas().to_csv("),
+        ("new.CSV", "'new.safetensors'"),
+        ("new.npz", "'new.safetensors'"),
+        ("new.pt", "'new.safetensors'"),
+    ],
+)
+def test_names_of_other_formats_are_not_written(profile, tmp_path, name, remedy):
+    with pytest.raises(cr.InvalidArgumentError, match="another format") as caught:
+        profile.save(tmp_path / name)
+    assert remedy in caught.value.remedy
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parquet_is_not_written_under_other_names(profile, tmp_path):
+    with pytest.raises(cr.InvalidArgumentError, match="another format") as caught:
+        profile.to_parquet(tmp_path / "new.safetensors")
+    assert "profile.save(" in caught.value.remedy
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(FileNotFoundError, match="make it first"):
+        profile.to_parquet(tmp_path / "no" / "file.parquet")
+
+
+@pytest.mark.parametrize("name", ["profile", "profile.v2", "new.safetensors", "new.SafeTensors"])
+def test_names_of_their_own_are_written(profile, tmp_path, name):
+    profile.save(tmp_path / name)
+    assert len(cr.Profile.load(tmp_path / name)) == 6
+
+
+def test_load_says_what_other_files_are(profile, tmp_path):
+    np.savez(tmp_path / "digits.npz", x=np.zeros(3))
+    np.save(tmp_path / "digits.npy", np.zeros(3))
+    profile.to_parquet(tmp_path / "new.parquet")
+    (tmp_path / "rule.json").write_text("{}")
+    for name, words in [
+        ("digits.npz", "a ZIP archive"),
+        ("digits.npy", "NumPy"),
+        ("new.parquet", "Profile.from_parquet"),
+        ("rule.json", "JSON"),
+    ]:
+        with pytest.raises(cr.FileFormatError, match=r"that Profile\.save wrote") as caught:
+            cr.Profile.load(tmp_path / name)
+        assert words in str(caught.value)
+        assert name in str(caught.value)
+
+
+def test_a_damaged_file_of_ours_is_not_taken_for_another_kind(tmp_path):
+    path = tmp_path / "cut.safetensors"
+    for first in (b"{", b"\x80"):
+        path.write_bytes(first + b"\x02" + bytes(6) + b'{"x": 1}')
+        with pytest.raises(cr.FileFormatError, match="not a readable safetensors file"):
+            cr.Profile.load(path)
+
+
 def test_the_table_has_one_row_a_sample(profile):
     frame = profile.to_pandas()
     assert len(frame) == 6

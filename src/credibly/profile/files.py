@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from credibly.errors import FileFormatError, MissingExtraError
 from credibly.model.tensor_files import save_tensors
 from credibly.profile.certificate import Certificate
+from credibly.profile.formats import check_name, not_a_profile
 from credibly.profile.profile import Profile, Settings
 from credibly.solve.status import Status
 
@@ -30,9 +31,7 @@ _CERTIFICATE = tuple(f.name for f in fields(Certificate))
 
 def save_profile(profile: Profile, path: str | Path) -> None:
     """Write every tensor and the settings."""
-    if not Path(path).parent.is_dir():
-        message = f"{path}: the folder {Path(path).parent} does not exist; make it first."
-        raise FileNotFoundError(message)
+    check_name(path, ".safetensors")
     tensors = {name: getattr(profile, name) for name in _TENSORS}
     tensors |= {f"certificate.{name}": getattr(profile.certificate, name) for name in _CERTIFICATE}
     save_tensors(
@@ -55,7 +54,7 @@ def load_profile(path: str | Path) -> Profile:
                 raise FileFormatError(f"{path}: the tensors {sorted(missing)} are missing.")
             tensors = {name: file.get_tensor(name) for name in expected}
     except SafetensorError as error:
-        raise FileFormatError(f"{path}: not a readable safetensors file ({error}).") from error
+        raise not_a_profile(path, error) from error
     _check_shapes(tensors, settings, path)
     certificate = Certificate(*(tensors[f"certificate.{name}"] for name in _CERTIFICATE))
     own = {name: tensors[name] for name in _TENSORS}
@@ -147,6 +146,7 @@ def to_pandas(profile: Profile) -> pd.DataFrame:
 
 def write_parquet(profile: Profile, path: str | Path) -> None:
     """The same table as Parquet, the settings in the file's metadata."""
+    check_name(path, ".parquet")
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq

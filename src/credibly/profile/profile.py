@@ -161,7 +161,11 @@ class Profile:
         return f"Profile({size}, {_weights(self)}; {counts})"
 
     def save(self, path: str | Path) -> None:
-        """Write a safetensors file with the settings inside; see `Profile.load`."""
+        """Write a safetensors file with the settings inside; see `Profile.load`.
+
+        A name of another format, such as .parquet or .csv, is refused; see `to_parquet` and
+        `to_pandas`.
+        """
         from credibly.profile.files import save_profile
 
         save_profile(self, path)
