@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         InvalidArgumentError,
         MissingExtraError,
         ModelError,
+        NotStoredError,
         OutputError,
     )
     from credibly.estimator.credibility_classifier import CredibilityClassifier
@@ -157,6 +158,7 @@ _HOME = {
     "OneVersusRestHinge": "model.losses",
     "Outcome": "evaluate.attacks.system",
     "OutlierFlag": "decide.flag",
+    "NotStoredError": "errors",
     "OutputError": "errors",
     "PGD": "evaluate.attacks.pgd",
     "Profile": "profile.profile",
@@ -272,6 +274,7 @@ __all__ = [
     "Loss",
     "MissingExtraError",
     "ModelError",
+    "NotStoredError",
     "OneVersusRestHinge",
     "Outcome",
     "OutlierFlag",

@@ -31,6 +31,17 @@ class FileFormatError(CrediblyError, ValueError):
     """A file does not hold what it should."""
 
 
+class NotStoredError(CrediblyError, AttributeError):
+    """A part of a profile that the file it was read from does not hold."""
+
+    def __init__(self, name: str, *, of: str) -> None:
+        super().__init__(
+            f"this {of} has no `{name}`: it was read from a Parquet table, which holds what "
+            "decisions need and nothing of the inputs. Solve the inputs again with credibility; "
+            "Profile.save (.safetensors) and Profile.load keep everything."
+        )
+
+
 class OutputError(CrediblyError, RuntimeError):
     """Results cannot be written where they should be; the message says what to do."""
 

@@ -16,7 +16,7 @@ from credibly.model.classifier import Classifier
 from credibly.model.inputs import enter, finite_rows
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.profile.credibility import solved_profile, undisturbed
-from credibly.profile.files import to_pandas
+from credibly.profile.files import metadata_of, to_pandas
 from credibly.profile.profile import Profile
 from credibly.solve.base import Solver
 from credibly.types import Bounds, per_sample
@@ -54,7 +54,8 @@ def solve_chunk(job: Job, first: int) -> Any:
     frame = to_pandas(profile)
     for rows, words in ((unread, UNREADABLE), (outside, OUTSIDE), (failing, FAILED)):
         frame.loc[rows.cpu().numpy(), "status"] = words
-    return as_table(ids, frame, job.source.id_type)
+    table = as_table(ids, frame, job.source.id_type)
+    return table.replace_schema_metadata({"profile": metadata_of(profile.settings)["settings"]})
 
 
 def prepared(job: Job, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -74,7 +75,7 @@ def solved(job: Job, x: Tensor) -> Profile:
     with undisturbed(start) as x0:
         weights = torch.tensor(job.weights, dtype=x0.dtype, device=x0.device)
         problem = FitRiskProblem(clf, x0, weights, clf.limits(job.bounds))
-        return solved_profile(problem, job.solver, chunk_size=job.chunk)
+        return solved_profile(problem, job.solver, chunk_size=job.chunk, bounds=job.bounds)
 
 
 def _failing_rows(job: Job, x: Tensor) -> Tensor:

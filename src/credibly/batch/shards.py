@@ -63,7 +63,9 @@ class Shards:
         from pyarrow import parquet
 
         statuses: Counter[str] = Counter()
-        schema = parquet.read_schema(self.part(0)).with_metadata(metadata)
+        schema = parquet.read_schema(self.part(0))
+        metadata = {**_words(schema.metadata), **metadata}  # each part knows how it was solved
+        schema = schema.with_metadata(metadata)
         with (
             self._whole(self.out, self.folder / f"merged{_TEMPORARY}") as temporary,
             parquet.ParquetWriter(temporary, schema) as writer,
@@ -111,6 +113,10 @@ class Shards:
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.replace(path)
+
+
+def _words(metadata: dict[bytes, bytes] | None) -> dict[str, str]:
+    return {key.decode(): value.decode() for key, value in (metadata or {}).items()}
 
 
 @contextmanager

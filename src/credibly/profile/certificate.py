@@ -16,12 +16,13 @@ from credibly.model.structure import Nested
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.problem.weights import as_numbers, resolve_weights
 from credibly.profile.arguments import check_bounds, check_chunk_size
+from credibly.profile.partial import Partial
 from credibly.solve.base import reach
 from credibly.types import Array, Bounds, norm, per_sample, whole_number
 
 
-@dataclass(frozen=True)
-class Certificate:
+@dataclass(frozen=True, repr=False)
+class Certificate(Partial):
     """Residuals of the optimality conditions, one number a sample each.
 
     Attributes:
@@ -68,12 +69,19 @@ class Certificate:
         return consistent & local
 
     def __getitem__(self, rows: Tensor | slice) -> Certificate:
-        return Certificate(*(getattr(self, f.name)[rows] for f in fields(self)))
+        return Certificate.holding({name: getattr(self, name)[rows] for name in self.stored()})
+
+    def __repr__(self) -> str:
+        shown = ", ".join(self.stored())
+        return f"Certificate({len(self.objective)} samples; {shown})"
 
     @classmethod
     def concatenate(cls, parts: list[Certificate]) -> Self:
         """One certificate of many."""
-        return cls(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(cls)))
+        known = [f.name for f in fields(cls) if all(f.name in part.stored() for part in parts)]
+        return cls.holding(
+            {name: torch.cat([getattr(part, name) for part in parts]) for name in known}
+        )
 
 
 def certify(

@@ -28,6 +28,9 @@ _TENSORS = (
 )  # fmt: skip
 _CERTIFICATE = tuple(f.name for f in fields(Certificate))
 
+IN_TABLES = ("objective", "relative_stationarity", "decrease")
+"""Numbers of the certificate that tables have, too."""
+
 
 def save_profile(profile: Profile, path: str | Path) -> None:
     """Write every tensor and the settings."""
@@ -37,7 +40,7 @@ def save_profile(profile: Profile, path: str | Path) -> None:
     save_tensors(
         {name: tensor.contiguous().cpu().clone() for name, tensor in tensors.items()},
         path,
-        metadata=_metadata(profile.settings),
+        metadata=metadata_of(profile.settings),
     )
 
 
@@ -47,7 +50,7 @@ def load_profile(path: str | Path) -> Profile:
         raise FileFormatError(f"{path}: a folder, where a file of a profile was expected.")
     try:
         with safe_open(path, "pt") as file:
-            settings = _settings(file.metadata() or {}, path)
+            settings = settings_in(file.metadata() or {}, path)
             expected = {*_TENSORS, *(f"certificate.{name}" for name in _CERTIFICATE)}
             missing = expected - set(file.keys())
             if missing:
@@ -79,15 +82,17 @@ def _check_shapes(tensors: dict[str, Tensor], settings: Settings, path: str | Pa
         raise FileFormatError(f"{path}: unknown status codes {sorted(set(codes.tolist()))}.")
 
 
-def _metadata(settings: Settings) -> dict[str, str]:
+def metadata_of(settings: Settings | None) -> dict[str, str]:
+    """What a file says about itself; without settings only its format."""
     return {
         "format": FORMAT,
         "format_version": str(FORMAT_VERSION),
-        "settings": json.dumps(asdict(settings)),
+        **({} if settings is None else {"settings": json.dumps(asdict(settings))}),
     }
 
 
-def _settings(metadata: dict[str, str], path: str | Path) -> Settings:
+def settings_in(metadata: dict[str, str], path: str | Path) -> Settings:
+    """The settings in the metadata of a file, checked."""
     if metadata.get("format") != FORMAT:
         raise FileFormatError(
             f"{path}: not a credibly profile; its metadata says format "
@@ -136,7 +141,7 @@ def to_pandas(profile: Profile) -> pd.DataFrame:
         columns[f"credibility.{name}"] = profile.credibility[:, k].cpu().numpy()
     for k, name in enumerate(names):
         columns[f"fit.{name}"] = profile.fit[:, k].cpu().numpy()
-    for name in ("objective", "relative_stationarity", "decrease"):
+    for name in IN_TABLES:
         columns[f"certificate.{name}"] = getattr(profile.certificate, name).cpu().numpy()
     frame = pd.DataFrame(columns)
     unknown = ~profile.usable.cpu().numpy() & profile.credibility.isnan().any(1).cpu().numpy()
@@ -155,5 +160,5 @@ def write_parquet(profile: Profile, path: str | Path) -> None:
             package="pyarrow", extra="table", purpose="A Parquet file of a profile"
         ) from error
     table = pa.Table.from_pandas(to_pandas(profile), preserve_index=False)
-    metadata = {**(table.schema.metadata or {}), **_metadata(profile.settings)}
+    metadata = {**(table.schema.metadata or {}), **metadata_of(profile.settings)}
     pq.write_table(table.replace_schema_metadata(metadata), path)

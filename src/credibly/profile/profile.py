@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
 from credibly.profile.certificate import Certificate
+from credibly.profile.partial import Partial
 from credibly.solve.status import Status
 from credibly.types import whole_number
 
@@ -42,7 +43,7 @@ class Settings:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Profile:
+class Profile(Partial):
     """Credibility profiles of N inputs; the sample axis is first everywhere.
 
     Attributes:
@@ -104,9 +105,9 @@ class Profile:
         """The chosen samples; a single number gives a profile of one."""
         chosen = _row_indices(rows, len(self), self.codes.device)
         values: dict[str, Any] = {
-            f.name: getattr(self, f.name)[chosen] for f in fields(self) if f.name != "settings"
+            name: getattr(self, name)[chosen] for name in self.stored() if name != "settings"
         }
-        return Profile(**values, settings=self.settings)
+        return Profile.holding({**values, "settings": self.settings})
 
     @staticmethod
     def concatenate(parts: Sequence[Profile]) -> Profile:
@@ -125,15 +126,15 @@ class Profile:
                     "gamma='auto' call auto_gamma once and pass its number to every batch.",
                 )
         joined: dict[str, Any] = {}
-        for f in fields(Profile):
-            values = [getattr(part, f.name) for part in parts]
-            if f.name == "certificate":
-                joined[f.name] = Certificate.concatenate(values)
-            elif f.name == "settings":
-                joined[f.name] = values[0]
+        for name in set(parts[0].stored()).intersection(*(part.stored() for part in parts)):
+            values = [getattr(part, name) for part in parts]
+            if name == "certificate":
+                joined[name] = Certificate.concatenate(values)
+            elif name == "settings":
+                joined[name] = values[0]
             else:
-                joined[f.name] = torch.cat(values)
-        return Profile(**joined)
+                joined[name] = torch.cat(values)
+        return Profile.holding(joined)
 
     def summary(self) -> str:
         """A few lines a person reads: how it went, what it found, what it cost."""
@@ -188,6 +189,22 @@ class Profile:
         from credibly.profile.files import write_parquet
 
         write_parquet(self, path)
+
+    @staticmethod
+    def from_parquet(path: str | Path) -> Profile:
+        """Read what `to_parquet` or `credibly score` wrote, to decide by it.
+
+        Every score, rule and verdict made from it equals the one made from the profile itself. A
+        table has nothing of the inputs: `x0`, `perturbed`, `steps` and the numbers of the
+        certificate other than `objective`, `relative_stationarity` and `decrease` are not there,
+        and asking for them is a `NotStoredError`. So it can be neither saved nor drawn, nor passed
+        to `attached_credibility` or `token_movement`. Rows come in the order of the file (ids are
+        in its column `id`), on the CPU; 'outside bounds' becomes NON_FINITE_INPUT and 'model
+        failed' NON_FINITE_MODEL.
+        """
+        from credibly.profile.parquet import read_parquet
+
+        return read_parquet(path)
 
 
 def _weights(profile: Profile) -> str:
