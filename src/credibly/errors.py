@@ -57,7 +57,8 @@ class MissingExtraError(CrediblyError, ImportError):
     def __init__(self, *, package: str, extra: str, purpose: str) -> None:
         super().__init__(
             f"{purpose} needs the package {package!r}, which is not installed. "
-            f"Install it with: pip install 'credibly[{extra}]'"
+            f"Install it with: pip install 'credibly[{extra}]' (from credibly's own folder: "
+            f"pip install '.[{extra}]'), or alone: pip install {package}"
         )
 
 

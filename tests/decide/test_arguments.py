@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 
 import credibly as cr
 from tests.reference import models
@@ -130,3 +131,41 @@ def test_a_balanced_score_of_ones_own_is_public(clf, profile):
     assert own == cr.failure_score(profile)
     rule = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5, score=own)
     assert rule.decide(profile).coverage == 0.5
+
+
+def test_an_estimator_is_told_where_its_classifier_is():
+    x = models.inputs(40).numpy()
+    model = cr.CredibilityClassifier(LogisticRegression(), gamma=1.0)
+    with pytest.raises(cr.InvalidArgumentError, match=r"Fit it first.*classifier_"):
+        cr.SelectiveClassifier.for_coverage(model, None, 0.8)
+    model.fit(x, (x[:, 0] > 0).astype(int))
+    profile = model.profile(x)
+    with pytest.raises(cr.InvalidArgumentError, match=r"`clf`.*model\.classifier_"):
+        cr.SelectiveClassifier.for_coverage(model, profile, 0.8)
+    with pytest.raises(cr.InvalidArgumentError, match=r"`clf`.*model\.classifier_"):
+        cr.credibility(model, x, gamma=1.0)
+    rule = cr.SelectiveClassifier.for_coverage(model.classifier_, profile, 0.8)
+    assert rule.decide(profile).coverage == pytest.approx(0.8)
+
+
+def test_the_file_of_another_rule_is_named_with_who_reads_it(tmp_path):
+    clf = cr.Classifier(models.smooth_network())
+    profile = cr.credibility(clf, models.inputs(30), gamma=30.0)
+    path = tmp_path / "rule.json"
+    made = [
+        cr.SelectiveClassifier.for_coverage(clf, profile, 0.8),
+        cr.Judge.learn(clf, profile, false_alarms=0.1),
+        cr.OutlierFlag.learn(clf, profile, false_alarms=0.1),
+        cr.ConformalSets.fit(clf, profile, torch.zeros(30, dtype=torch.long), confidence=0.8),
+    ]
+    for rule in made:
+        rule.save(path)
+        own = type(rule)
+        assert own.load(path) == rule
+        for other in {type(r) for r in made} - {own}:
+            words = f"the file of a {own.__name__}, not of a {other.__name__}.*{own.__name__}.load"
+            with pytest.raises(cr.FileFormatError, match=words):
+                other.load(path)
+    path.write_text("[]")
+    with pytest.raises(cr.FileFormatError, match=r"not a file that Judge\.save wrote"):
+        cr.Judge.load(path)

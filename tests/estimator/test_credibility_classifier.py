@@ -198,3 +198,25 @@ def test_without_scikit_learn_the_extra_is_named():
     )
     assert done.stdout.split() == ["True", "True"]
     assert torch.get_default_dtype() == torch.float32
+
+
+def test_a_gap_is_named_with_its_row_and_column():
+    model = cr.CredibilityClassifier(LogisticRegression(max_iter=500), gamma=1.0).fit(X, Y)
+    gaps = np.array(X)
+    gaps[[3, 8, 8, 9, 11], [1, 0, 2, 0, 3]] = np.nan
+    with pytest.raises(cr.InvalidArgumentError) as caught:
+        model.profile(gaps)
+    expected = "row 3, column 1; row 8, column 0; row 8, column 2; and 2 more places"
+    assert expected in caught.value.came
+    names = list("abcd")
+    table = pd.DataFrame(X, columns=names)
+    named = cr.CredibilityClassifier(LogisticRegression(max_iter=500), gamma=1.0).fit(table, Y)
+    table.loc[5, "c"] = np.inf
+    with pytest.raises(cr.InvalidArgumentError, match="row 5, column 'c'"):
+        named.profile(table)
+
+
+@pytest.mark.parametrize(("gamma", "words"), [("200", "without quotes"), ("Auto", "lower case")])
+def test_a_gamma_in_words_is_told_how_to_write_it(gamma, words):
+    with pytest.raises(cr.InvalidArgumentError, match=words):
+        cr.CredibilityClassifier(pipeline(), gamma=gamma).fit(X, Y)

@@ -105,3 +105,21 @@ def test_what_is_no_batch_of_images_is_refused():
         cr.Corruption("fog", 1)
     with pytest.raises(cr.InvalidArgumentError, match="`seed`"):
         cr.Corruption("contrast", 1, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("blur", "'gaussian blur' or 'motion blur'"),
+        ("gaussian_blur", "'gaussian blur'"),
+        ("Contrast", "'contrast'"),
+        ("rotatoin", "'rotation'"),
+        ("xyz", "Choose one of these"),
+        ("", "Choose one of these"),
+        (["contrast"], "contrast"),
+    ],
+)
+def test_an_unknown_kind_gets_the_nearest_ones(kind, words):
+    with pytest.raises(cr.InvalidArgumentError, match="gaussian noise") as caught:
+        cr.Corruption(kind, 3)
+    assert words in str(caught.value)

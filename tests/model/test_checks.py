@@ -167,6 +167,8 @@ def test_a_model_that_fails_is_refused_with_its_own_complaint():
     assert "failed on a batch of shape (2, 3)" in str(error)
     assert "RuntimeError" in str(error)
     assert "batches of any size" in error.remedy
+    assert "unpack" not in error.remedy
+    assert "torch.export" not in error.remedy
     assert isinstance(error.__cause__, RuntimeError)
 
 

@@ -160,7 +160,7 @@ def test_the_loss_may_be_named_or_brought():
     [
         (lambda z: (z, z), "tuple", "found[0]"),
         (lambda z: SimpleNamespace(logits=z), "SimpleNamespace", "found.logits"),
-        (lambda z: z.detach().numpy(), "ndarray", "Pick the logits out"),
+        (lambda z: z.detach().numpy(), "ndarray", "must stay in torch"),
         (lambda _: None, "NoneType", "Pick the logits out"),
     ],
 )

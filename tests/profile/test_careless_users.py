@@ -156,3 +156,89 @@ def test_a_gradient_that_is_not_finite_at_x0_returns_x0():
     assert profile.status[1] is cr.Status.NON_FINITE_MODEL
     assert torch.equal(profile.perturbed[1], x[1])
     assert not math.isnan(float(profile.risk[1]))
+
+
+@pytest.mark.parametrize(
+    ("gamma", "words"),
+    [
+        ("200", "without quotes: gamma=200."),
+        (" 1e3 ", "without quotes: gamma=1e3."),
+        ("Auto", "lower case: gamma='auto'"),
+        ("AUTO ", "lower case: gamma='auto'"),
+        ("median", "'auto' finds one"),
+    ],
+)
+def test_a_gamma_in_words_is_told_how_to_write_it(gamma, words):
+    with pytest.raises(cr.InvalidArgumentError, match="or 'auto'") as caught:
+        cr.credibility(CLF, X, gamma=gamma)
+    assert words in caught.value.remedy
+
+
+def convolution():
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 3)).eval()
+
+
+def test_a_forgotten_sample_axis_is_named():
+    x = torch.randn(1, 8, 8)
+    with pytest.raises(cr.ModelError, match=r"failed on x of shape \(1, 8, 8\)") as caught:
+        cr.credibility(cr.Classifier(convolution()), x, gamma=1.0)
+    assert "pass x[None]" in caught.value.remedy
+    assert "(2, 8, 8)" not in str(caught.value)
+    assert len(cr.credibility(cr.Classifier(convolution()), x[None], gamma=1.0)) == 1
+
+
+def test_a_forgotten_channel_axis_is_named():
+    x = torch.randn(5, 8, 8)
+    with pytest.raises(cr.ModelError, match=r"of x of shape \(5, 8, 8\)") as caught:
+        cr.credibility(cr.Classifier(convolution()), x, gamma=1.0)
+    assert "pass x[:, None] if these are 5 samples" in caught.value.remedy
+
+
+def test_no_axis_is_advised_where_none_helps():
+    with pytest.raises(cr.ModelError, match="RuntimeError") as caught:
+        cr.credibility(CLF, X[:, :3], gamma=1.0)
+    assert "None" not in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (lambda x: {"features": x, "logits": NET(x)}, 'found["logits"]'),
+        (lambda x: {"loss": x.sum(), "scores": NET(x)}, 'found["scores"]'),
+        (lambda x: {0: NET(x)}, "found[0]"),
+        (lambda x: NET(x).detach().numpy(), "must stay in torch to be differentiated"),
+        (lambda x: (NET(x), x), "found[0]"),
+    ],
+)
+def test_a_model_that_returns_no_tensor_is_told_how_to_give_one(model, words):
+    with pytest.raises(cr.ModelError, match="where a tensor of outputs") as caught:
+        cr.credibility(cr.Classifier(model), X, gamma=1.0)
+    assert words.replace('"', "'") in caught.value.remedy
+    assert "loss" not in str(caught.value) or "'loss', 'scores'" in str(caught.value)
+
+
+def test_weights_and_paths_are_no_models():
+    with pytest.raises(cr.InvalidArgumentError, match="load them into your module first"):
+        cr.Classifier(NET.state_dict())
+    with pytest.raises(cr.InvalidArgumentError, match="load_classifier"):
+        cr.Classifier("net.pt")
+
+
+def test_profiles_that_do_not_go_together_name_only_what_differs():
+    one, other = (cr.credibility(CLF, X, gamma=gamma) for gamma in (30.0, 31.0))
+    with pytest.raises(cr.InvalidArgumentError) as caught:
+        cr.Profile.concatenate([one, one, other])
+    text = f"{caught.value.expected} | {caught.value.came}"
+    assert "gamma 30 for 5 classes" in text
+    assert "gamma 31 for 5 classes in part 2" in text
+    assert "Hybrid" not in text
+    assert "CrossEntropy" not in text
+    third = cr.credibility(CLF, X, gamma=30.0, solver=cr.LBFGS(steps=3))
+    with pytest.raises(cr.InvalidArgumentError, match=r"solver Hybrid.*solver LBFGS"):
+        cr.Profile.concatenate([one, third])
+
+
+def test_a_missing_library_can_be_installed_in_three_ways():
+    text = str(cr.MissingExtraError(package="mapie", extra="conformal", purpose="Sets"))
+    for command in ("'credibly[conformal]'", "'.[conformal]'", "mapie"):
+        assert f"pip install {command}" in text

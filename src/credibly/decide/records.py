@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from credibly.errors import FileFormatError, InvalidArgumentError
+from credibly.model.batches import classifier_inside
 from credibly.model.classifier import Classifier
 from credibly.model.fingerprint import quick_digest
 from credibly.profile.profile import Profile, Settings
@@ -87,13 +88,31 @@ def read_json(path: str | Path, kind: str, version: int) -> dict[str, Any]:
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise FileFormatError(f"{path}: not a JSON file ({error}).") from error
     if not isinstance(content, dict) or content.get("format") != kind:
-        raise FileFormatError(f"{path}: not a file of format {kind!r}.")
+        raise FileFormatError(f"{path}: {_instead_of(kind, content)}")
     if content.get("format_version") != version:
         raise FileFormatError(
             f"{path}: format version {content.get('format_version')!r}; this credibly reads "
             f"{version}. Install a newer one."
         )
     return content
+
+
+LOADED_BY = {
+    "credibly.selective": "SelectiveClassifier",
+    "credibly.judge": "Judge",
+    "credibly.outlier-flag": "OutlierFlag",
+    "credibly.conformal": "ConformalSets",
+}
+"""Which class reads which format."""
+
+
+def _instead_of(kind: str, content: object) -> str:
+    """What a file is that is not of the format `kind`, and who reads it."""
+    wanted = LOADED_BY.get(kind, kind)
+    found = LOADED_BY.get(str(content.get("format"))) if isinstance(content, dict) else None
+    if found is None:
+        return f"not a file that {wanted}.save wrote (format {kind!r})."
+    return f"the file of a {found}, not of a {wanted}. Load it with {found}.load."
 
 
 def settings_of(values: Mapping[str, Any]) -> Settings:
@@ -122,7 +141,7 @@ def check_own_profile(clf: object, profile: Profile) -> None:
     if not isinstance(clf, Classifier):
         raise InvalidArgumentError(
             "clf", expected="the Classifier of the profile", came=type(clf).__name__,
-            remedy="Pass the classifier first, then its profile.",
+            remedy=classifier_inside(clf) or "Pass the classifier first, then its profile.",
         )  # fmt: skip
     if quick_digest(clf) != _checked_profile(profile).settings.model:
         raise InvalidArgumentError(

@@ -23,11 +23,11 @@ from credibly.errors import InvalidArgumentError, ModelError
 from credibly.model.losses import Loss
 from credibly.model.sklearn.context import SvcOutputs
 from credibly.model.sklearn.twin import from_sklearn
-from credibly.problem.weights import auto_gamma
+from credibly.problem.weights import auto_gamma, positive
 from credibly.profile.credibility import credibility
 from credibly.profile.profile import Profile
 from credibly.solve.base import Solver
-from credibly.types import Bounds, real_number
+from credibly.types import Bounds
 
 if TYPE_CHECKING:
     from credibly.model.classifier import Classifier
@@ -166,15 +166,7 @@ class CredibilityClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 def _gamma(gamma: object, twin: Classifier, inputs: Any) -> float:
     if isinstance(gamma, str) and gamma == "auto":
         return auto_gamma(twin, inputs)
-    number = real_number(gamma)
-    if number is None or not 0 < number < float("inf"):
-        raise InvalidArgumentError(
-            "gamma",
-            expected="a positive number or 'auto'",
-            came=repr(gamma),
-            remedy="'auto' finds one on the training data.",
-        )
-    return number
+    return positive(gamma, "gamma")
 
 
 def _refuse_sparse(x: Any) -> None:

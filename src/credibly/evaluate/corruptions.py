@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import torch
 from torch import Tensor
@@ -37,12 +38,12 @@ class Corruption:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
+        if not isinstance(self.kind, str) or self.kind not in KINDS:
             raise InvalidArgumentError(
                 "kind",
                 expected=f"one of {', '.join(KINDS)}",
                 came=repr(self.kind),
-                remedy="Spell it.",
+                remedy=_nearest(self.kind),
             )
         if whole_number(self.severity) not in range(1, 6):
             raise InvalidArgumentError(
@@ -74,6 +75,14 @@ class Corruption:
         content = f"{int(self.seed)}:".encode() + image.float().contiguous().numpy().tobytes()
         number = int.from_bytes(hashlib.sha256(content).digest()[:7], "little")
         return torch.Generator().manual_seed(number)
+
+
+def _nearest(kind: object) -> str:
+    """Kinds that were probably meant: those with the word in them, else those spelt alike."""
+    word = str(kind).replace("_", " ").replace("-", " ").strip().lower()
+    near = [name for name in KINDS if word and word in name]
+    near = near or get_close_matches(word, KINDS, n=3)
+    return f"Did you mean {' or '.join(map(repr, near))}?" if near else "Choose one of these."
 
 
 def _described(images: object) -> str:

@@ -18,8 +18,20 @@ def check_classifier(classifier: object) -> None:
             "clf",
             expected="a credibly.Classifier",
             came=type(classifier).__name__,
-            remedy="Wrap your model first: credibly.Classifier(net).",
+            remedy=classifier_inside(classifier)
+            or "Wrap your model first: credibly.Classifier(net).",
         )
+
+
+def classifier_inside(thing: object) -> str | None:
+    """What to pass instead of something that has a classifier inside, if it has."""
+    kind = type(thing).__name__
+    for name in ("classifier_", "classifier"):  # of CredibilityClassifier, of load_classifier
+        if isinstance(getattr(thing, name, None), Classifier):
+            return f"Pass the classifier inside of it: .{name}, as in model.{name}."
+    if kind == "CredibilityClassifier":
+        return "Fit it first, then pass the classifier inside of it: model.classifier_."
+    return None
 
 
 def check_evaluation_mode(classifier: Classifier) -> None:

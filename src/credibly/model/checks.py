@@ -16,6 +16,7 @@ from credibly.errors import CrediblyWarning, InvalidArgumentError, ModelError
 from credibly.model.batches import check_evaluation_mode
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_and_pull, ordinary_path
+from credibly.model.failures import failure
 from credibly.model.inputs import finite_rows
 
 
@@ -30,10 +31,13 @@ def check_model(classifier: Classifier, x: Tensor) -> None:
     with torch.random.fork_rng(devices=devices):  # a random model must not advance the generator
         rows = usable if len(usable) == 2 else usable.repeat(2)
         classifier, pair = classifier.select(rows), _different(x[rows])
-        together = _outputs(classifier, pair)
-        again = _outputs(classifier, pair)
+        together = _outputs(classifier, pair, of=x)
+        again = _outputs(classifier, pair, of=x)
         alone = torch.cat(
-            [_outputs(classifier.select(one), pair[one]) for one in (slice(0, 1), slice(1, 2))]
+            [
+                _outputs(classifier.select(one), pair[one], of=x)
+                for one in (slice(0, 1), slice(1, 2))
+            ]
         )
         with torch.inference_mode(False), torch.no_grad(), ordinary_path():
             raw = classifier.raw_outputs(pair.clone())
@@ -74,7 +78,8 @@ def _check_gradient(classifier: Classifier, x: Tensor, outputs: Tensor) -> None:
         )
 
 
-def _outputs(classifier: Classifier, x: Tensor) -> Tensor:
+def _outputs(classifier: Classifier, x: Tensor, *, of: Tensor) -> Tensor:
+    """Outputs of the samples `x`; `of` is all that was passed, for words about a failure."""
     try:
         with torch.inference_mode(False), torch.no_grad(), ordinary_path():
             given = x.clone()
@@ -83,14 +88,7 @@ def _outputs(classifier: Classifier, x: Tensor) -> Tensor:
     except (ModelError, InvalidArgumentError):
         raise
     except Exception as error:
-        raise ModelError(
-            f"the model failed on a batch of shape {tuple(x.shape)} with {type(error).__name__}: "
-            f"{error}",
-            remedy="Try it yourself with x[:1] and x[:2]: it must accept batches of any size with "
-            "the sample axis first. Batch norm and dropout must be in eval mode; a torch.export "
-            "program needs a dynamic batch dimension. With unpack=True a mapping is passed as "
-            "keywords and a list or tuple as positional arguments.",
-        ) from error
+        raise failure(classifier, x, of, error) from error
     if given._version != writes:  # noqa: SLF001
         raise ModelError(
             "the model writes into its input, in place",

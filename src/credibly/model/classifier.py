@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from credibly.errors import InvalidArgumentError, ModelError
+from credibly.model.failures import no_tensor
 from credibly.model.losses import Loss, resolve_loss
 from credibly.model.space import Space
 from credibly.types import Bounds, Limits, Model
@@ -166,12 +168,7 @@ class Classifier:
     def one_row_a_sample(self, outputs: object, count: int) -> Tensor:
         """Outputs as (n, m), or an error that says what came instead."""
         if not isinstance(outputs, Tensor):
-            raise ModelError(
-                f"the model returned a {type(outputs).__name__} where a tensor of outputs (n, m) "
-                "is needed",
-                remedy="Pick the logits out: Classifier(net, pick=lambda found: found[0]) for a "
-                "tuple, pick=lambda found: found.logits for an output object.",
-            )
+            raise no_tensor(outputs)
         if not outputs.is_floating_point():
             raise ModelError(
                 f"the model returned numbers of type {outputs.dtype}, which have no derivative",
@@ -206,7 +203,7 @@ def _check_arguments(
             "net",
             expected="a callable from inputs to outputs",
             came=f"{type(net).__name__}",
-            remedy="Pass an nn.Module, a function or a torch.export program.",
+            remedy=_instead_of(net),
         )
     if preprocess is not None and not callable(preprocess):
         raise InvalidArgumentError(
@@ -222,6 +219,20 @@ def _check_arguments(
             came=repr(outputs),
             remedy="Log-probabilities are logits.",
         )
+
+
+def _instead_of(net: object) -> str:
+    """What to pass instead of something that cannot be called."""
+    if isinstance(net, Mapping) and any(isinstance(value, Tensor) for value in net.values()):
+        return (
+            "Weights alone are no model: load them into your module first, with "
+            "net.load_state_dict(...), and pass net."
+        )
+    if isinstance(net, str | PathLike):
+        return "Load it first: credibly.load_classifier(...), or your own torch code."
+    if hasattr(net, "fit") and hasattr(net, "predict"):
+        return "Of a fitted scikit-learn model make a twin: credibly.from_sklearn(model)."
+    return "Pass an nn.Module, a function or a torch.export program."
 
 
 def _check_space(space: object) -> None:

@@ -43,7 +43,7 @@ def resolve_weights(
         return _vector(weights, count, x0)
     if isinstance(gamma, str) and gamma == "auto":
         gamma = _auto(classifier, x0)
-    return _in_precision([_positive(gamma, "gamma")] * count, "gamma", x0)
+    return _in_precision([positive(gamma, "gamma")] * count, "gamma", x0)
 
 
 def check_gamma(gamma: object, dtype: torch.dtype | None = None) -> None:
@@ -52,7 +52,7 @@ def check_gamma(gamma: object, dtype: torch.dtype | None = None) -> None:
     Where the precision of the inputs is known, it must be able to hold the number.
     """
     if not (isinstance(gamma, str) and gamma == "auto"):
-        number = _positive(gamma, "gamma")
+        number = positive(gamma, "gamma")
         if dtype is not None:
             _in_precision([number], "gamma", torch.zeros(0, dtype=dtype))
 
@@ -117,7 +117,7 @@ def _auto(
             came=f"a median squared gradient of {median}",
             remedy="Pass gamma as a number.",
         )
-    return _positive(kappa, "kappa") * median
+    return positive(kappa, "kappa") * median
 
 
 def prior_weights(priors: Sequence[float] | Tensor, *, gamma: float) -> Tensor:
@@ -143,7 +143,7 @@ def prior_weights(priors: Sequence[float] | Tensor, *, gamma: float) -> Tensor:
             remedy="Divide the counts by their total.",
         )
     surprise = p.log().square()
-    return _positive(gamma, "gamma") * surprise / surprise.mean()
+    return positive(gamma, "gamma") * surprise / surprise.mean()
 
 
 def _mean_energy(classifier: Classifier, x: Tensor) -> Tensor:
@@ -162,17 +162,32 @@ def _class_count(classifier: Classifier, x: Tensor) -> int:
     return losses_only(classifier.select(first), probe).shape[1]
 
 
-def _positive(value: object, name: str) -> float:
+def positive(value: object, name: str) -> float:
+    """A positive finite number as a float, or an error that knows usual slips."""
     number = real_number(value)
     if number is None or not math.isfinite(number) or number <= 0:
         raise InvalidArgumentError(
             name,
-            expected="a positive finite number",
+            expected="a positive finite number" + (" or 'auto'" if name == "gamma" else ""),
             came=repr(value),
-            remedy="It weighs loss against movement of the input; 'auto' finds one for gamma, and "
+            remedy=_spelling(value, name)
+            or "It weighs loss against movement of the input; 'auto' finds one for gamma, and "
             "`weights` takes one number a class.",
         )
     return number
+
+
+def _spelling(value: object, name: str) -> str | None:
+    """What to write instead of a word that was nearly right."""
+    if not isinstance(value, str):
+        return None
+    if name == "gamma" and value.strip().lower() == "auto":
+        return "Write it in lower case: gamma='auto'."
+    try:
+        float(value)
+    except ValueError:
+        return None
+    return f"Write it without quotes: {'gamma=' if name == 'gamma' else ''}{value.strip()}."
 
 
 def as_numbers(values: object, name: str, like: Tensor) -> Tensor:

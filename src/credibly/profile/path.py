@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from credibly.model.classifier import Classifier
 from credibly.model.inputs import enter
 from credibly.model.structure import Nested
 from credibly.problem.fit_risk import FitRiskProblem
-from credibly.problem.weights import resolve_weights
+from credibly.problem.weights import positive, resolve_weights
 from credibly.profile.arguments import (
     Progress,
     check_bounds,
@@ -129,8 +128,8 @@ def credibility_path(
 
 
 def _descending(gammas: Sequence[float]) -> list[float]:
-    values = sorted({float(gamma) for gamma in gammas}, reverse=True)
-    if len(values) < 2 or not all(math.isfinite(v) and v > 0 for v in values):
+    values = sorted({positive(gamma, "gammas") for gamma in gammas}, reverse=True)
+    if len(values) < 2:
         raise InvalidArgumentError(
             "gammas",
             expected="at least two different positive numbers",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Settings:
     """What a profile was made with, so that it can be traced and repeated."""
 
@@ -40,6 +40,16 @@ class Settings:
     def gamma(self) -> float | None:
         """The one weight, where all classes have the same."""
         return self.weights[0] if len(set(self.weights)) == 1 else None
+
+    def weights_in_words(self) -> str:
+        """'gamma 200', or that the classes have weights of their own."""
+        return "weights of their own" if self.gamma is None else f"gamma {self.gamma:.6g}"
+
+    def __repr__(self) -> str:
+        """The weights as one number where they are, and the names of classes as their count."""
+        rest = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "weights"}
+        shown = [f"{name}={value!r}" for name, value in rest.items() if name != "classes"]
+        return f"Settings({self.weights_in_words()} x {len(self.weights)}, {', '.join(shown)})"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -118,10 +128,11 @@ class Profile(Partial):
             )
         for number, part in enumerate(parts):
             if part.settings != parts[0].settings:
+                one, other = _differences(parts[0].settings, part.settings)
                 raise InvalidArgumentError(
                     "parts",
-                    expected=f"the same settings everywhere, {parts[0].settings}",
-                    came=f"{part.settings} in part {number}",
+                    expected=f"the same settings everywhere, as in part 0: {one}",
+                    came=f"{other} in part {number}",
                     remedy="Profiles of other weights, solvers or losses are not comparable. With "
                     "gamma='auto' call auto_gamma once and pass its number to every batch.",
                 )
@@ -208,8 +219,20 @@ class Profile(Partial):
 
 
 def _weights(profile: Profile) -> str:
-    gamma = profile.gamma
-    return "weights of their own" if gamma is None else f"gamma {gamma:.6g}"
+    return profile.settings.weights_in_words()
+
+
+def _differences(one: Settings, other: Settings) -> tuple[str, str]:
+    """The settings that differ, in words, of the one and of the other."""
+    names = [f.name for f in fields(one) if getattr(one, f.name) != getattr(other, f.name)]
+    left, right = ([_setting(settings, name) for name in names] for settings in (one, other))
+    return ", ".join(left), ", ".join(right)
+
+
+def _setting(settings: Settings, name: str) -> str:
+    if name == "weights" and settings.gamma is not None:
+        return f"gamma {settings.gamma:.8g} for {len(settings.weights)} classes"
+    return f"{name} {getattr(settings, name)}"
 
 
 def _row_indices(

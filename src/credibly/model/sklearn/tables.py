@@ -37,10 +37,21 @@ def as_matrix(
     if not bool(torch.isfinite(values).all()):
         raise _wrong(
             "numbers without gaps",
-            "NaN or infinity",
+            f"NaN or infinity in {_places(values, names)}",
             "Fill the gaps first: a missing value cannot be moved.",
         )
     return values
+
+
+def _places(values: Tensor, names: tuple[str, ...] | None) -> str:
+    """The first few rows and columns without a finite number, in words."""
+    found = (~torch.isfinite(values)).nonzero().tolist()
+    shown = [
+        f"row {row}, column {column if names is None else repr(names[column])}"
+        for row, column in found[:3]
+    ]
+    more = len(found) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more places" if more else "")
 
 
 def _numbers(x: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
