@@ -21,6 +21,7 @@ from credibly.decide.records import (
     UNREADABLE,
     check_own_profile,
     finite,
+    in_short,
     read_json,
     refuse_other_settings,
     settings_of,
@@ -39,7 +40,7 @@ FLOOR = 1e-6
 also where a very sure model gives the true class less than that: then coverage would be lost."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ConformalSets:
     """A set of classes a sample, which holds the true class with a chosen probability.
 
@@ -126,6 +127,12 @@ class ConformalSets:
             [profile.class_name(k) for k, inside in enumerate(row) if inside]
             for row in self.sets(profile).tolist()
         ]
+
+    def __repr__(self) -> str:
+        return (
+            f"ConformalSets({self.method} of {self.probabilities}, confidence {self.confidence:g}, "
+            f"{self.samples} samples; {in_short(self.settings)})"
+        )
 
     def save(self, path: str | Path) -> None:
         """Write a JSON file; see `load`."""

@@ -15,6 +15,7 @@ from credibly.decide.records import (
     UNREADABLE,
     check_own_profile,
     finite,
+    in_short,
     read_json,
     refuse_other_settings,
     settings_of,
@@ -25,7 +26,7 @@ from credibly.profile.profile import Profile, Settings
 FORMAT, FORMAT_VERSION = "credibly.outlier-flag", 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OutlierFlag:
     """Flags inputs whose score is lower than that of almost any ordinary one.
 
@@ -74,6 +75,12 @@ class OutlierFlag:
         refuse_other_settings(self.settings, profile)
         values = self.score(profile).double()
         return (values < self.threshold) | values.isnan()
+
+    def __repr__(self) -> str:
+        return (
+            f"OutlierFlag({self.score} below {self.threshold:.4g}; false alarms "
+            f"{self.false_alarms:g}, {self.samples} samples; {in_short(self.settings)})"
+        )
 
     def save(self, path: str | Path) -> None:
         """Write a JSON file; see `load`."""

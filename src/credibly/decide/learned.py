@@ -49,6 +49,9 @@ class Plain(TrustScore):
     def as_json(self) -> dict[str, Any]:
         return {"kind": "plain", "name": self.name}
 
+    def __str__(self) -> str:
+        return self.name
+
 
 @dataclass(frozen=True)
 class Balanced(TrustScore):
@@ -83,6 +86,10 @@ class Balanced(TrustScore):
             "spreads": list(self.spreads),
         }  # fmt: skip
 
+    def __str__(self) -> str:
+        parts = zip(self.shares, self.names, strict=True)
+        return " + ".join(name if share == 1 else f"{share:g} {name}" for share, name in parts)
+
 
 @dataclass(frozen=True)
 class TwoSided(TrustScore):
@@ -116,6 +123,9 @@ class TwoSided(TrustScore):
             "kind": "two-sided", "names": list(self.names), "centres": list(self.centres),
             "spreads": list(self.spreads),
         }  # fmt: skip
+
+    def __str__(self) -> str:
+        return f"distance of {', '.join(self.names)}"
 
 
 FAILURE_PARTS = {"softmax_ratio": 1.0, "predicted_ratio": 0.5}

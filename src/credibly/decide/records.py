@@ -19,6 +19,11 @@ UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 """What a file of our format with wrong content can cause."""
 
 
+def in_short(settings: Settings) -> str:
+    """The settings a rule belongs to, as short as its repr should be."""
+    return f"{settings.weights_in_words()}, {len(settings.weights)} classes, {settings.loss}"
+
+
 def refuse_other_settings(expected: Settings, profile: Profile | Settings) -> None:
     """A threshold is worth nothing for another model, gamma, solver or space."""
     came = profile if isinstance(profile, Settings) else _checked_profile(profile).settings

@@ -19,6 +19,7 @@ from credibly.decide.records import (
     UNREADABLE,
     check_own_profile,
     finite,
+    in_short,
     read_json,
     refuse_other_settings,
     settings_of,
@@ -39,11 +40,14 @@ class Abstention(Enum):
     def __repr__(self) -> str:
         return "ABSTAINED"
 
+    def __str__(self) -> str:
+        return self.value
+
 
 ABSTAINED = Abstention.ABSTAINED
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Decision:
     """What was decided about each sample.
 
@@ -87,7 +91,7 @@ class Decision:
         unsolved = int(self.scores.isnan().sum())
         lines = [
             f"{answered} of {len(self.classes)} answered ({self.coverage:.1%}), "
-            f"{len(self.classes) - answered} abstained (score below {self.threshold:.4g}"
+            f"{len(self.classes) - answered} abstained ({thresholds.in_words(self.threshold)}"
             + (f", {unsolved} of them without a profile)" if unsolved else ")")
         ]
         if labels is not None:
@@ -96,8 +100,12 @@ class Decision:
             lines.append(f"right among the answered: {share}")
         return "\n".join(lines)
 
+    def __repr__(self) -> str:
+        answered, count = int(self.accepted.sum()), len(self.classes)
+        return f"Decision({answered} of {count} answered; {thresholds.in_words(self.threshold)})"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class SelectiveClassifier:
     """Answers where a score of the profile reaches a threshold, and abstains elsewhere.
 
@@ -213,6 +221,13 @@ class SelectiveClassifier:
             self.threshold,
             profile.settings.classes,
             profile.fit.shape[1],
+        )
+
+    def __repr__(self) -> str:
+        origin = ", ".join(f"{name} {value}" for name, value in self.origin.items())
+        return (
+            f"SelectiveClassifier({self.score}; abstains: {thresholds.in_words(self.threshold)}; "
+            f"answer={self.answer!r}; {origin}; {in_short(self.settings)})"
         )
 
     def save(self, path: str | Path) -> None:

@@ -111,6 +111,11 @@ def for_false_alarms(score: Tensor, rate: float, *, unsolved_are_flagged: bool =
     return float(values[rank - unsolved - 1])
 
 
+def in_words(threshold: float) -> str:
+    """Which scores a threshold turns away."""
+    return "no score is too low" if threshold <= EVERYTHING else f"score below {threshold:.4g}"
+
+
 def check_share(name: str, value: object, *, closed: bool = False) -> None:
     """A share must lie in (0, 1), or in (0, 1] where `closed`."""
     number = real_number(value)

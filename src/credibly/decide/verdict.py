@@ -21,6 +21,7 @@ from credibly.decide.records import (
     UNREADABLE,
     check_own_profile,
     finite,
+    in_short,
     read_json,
     refuse_other_settings,
     settings_of,
@@ -39,6 +40,9 @@ class Verdict(Enum):
     OUTLIER = "outlier"
     TAMPERED = "tampered"
     NO_PROFILE = "no profile"
+
+    def __str__(self) -> str:
+        return self.value
 
     @property
     def advice(self) -> str:
@@ -61,7 +65,7 @@ _ADVICE = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Judge:
     """Three scores of one solve with a threshold each, learned from ordinary inputs without labels.
 
@@ -121,6 +125,12 @@ class Judge:
         if tampering < tampered:
             return Verdict.TAMPERED
         return Verdict.WRONG_CLASS_LIKELY if failure < wrong else Verdict.TRUST
+
+    def __repr__(self) -> str:
+        words = (Verdict.WRONG_CLASS_LIKELY, Verdict.OUTLIER, Verdict.TAMPERED)
+        rules = zip(words, self.scores, self.thresholds, strict=True)
+        said = "; ".join(f"{word}: {score} below {least:.4g}" for word, score, least in rules)
+        return f"Judge({said}; {in_short(self.settings)})"
 
     def save(self, path: str | Path) -> None:
         """Write a JSON file; see `load`."""

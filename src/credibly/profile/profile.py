@@ -85,7 +85,7 @@ class Profile(Partial):
 
     @cached_property
     def status(self) -> tuple[Status, ...]:
-        """One `Status` a sample."""
+        """One `Status` a sample; `print(profile.status[0])` gives its name in words."""
         return tuple(Status(code) for code in self.codes.tolist())
 
     @property

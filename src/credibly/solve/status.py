@@ -6,7 +6,10 @@ from enum import IntEnum
 
 
 class Status(IntEnum):
-    """One a sample. `advice` says in a sentence what it means and what to try."""
+    """One a sample. `advice` says in a sentence what it means and what to try.
+
+    Printed it is its name in words; as a number it is what `profile.codes` holds.
+    """
 
     RUNNING = 0
     CONVERGED = 1
@@ -30,6 +33,14 @@ class Status(IntEnum):
     def label(self) -> str:
         """Lower-case words for tables."""
         return self.name.lower().replace("_", " ")
+
+    def __str__(self) -> str:
+        return self.label
+
+    def __format__(self, spec: str) -> str:
+        """Words, unless the format is one of numbers."""
+        number = spec[-1:] in tuple("bcdoxXneEfFgG%")
+        return format(int(self) if number else str(self), spec)
 
 
 _ADVICE = {
