@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import credibly as cr
+from credibly.data.sample import load_sample
 from tests.reference import models
 
 GAMMAS = torch.logspace(5, 0, 16).tolist()
@@ -77,3 +78,27 @@ def test_a_flat_model_has_no_gradient_anywhere_on_the_path():
 def test_impossible_gammas_are_refused(gammas):
     with pytest.raises(cr.InvalidArgumentError, match="`gammas`"):
         cr.credibility_path(cr.Classifier(models.relu_network()), models.inputs(2), gammas)
+
+
+def test_the_price_is_the_one_that_is_stated():
+    sample = load_sample()
+    clf, x0 = cr.Classifier(sample.net), sample.images[:4]
+    path = cr.credibility_path(clf, x0, [1000.0, 300.0, 100.0])
+    assert float(path.passes.median()) == pytest.approx(83, abs=3)
+    alone = cr.credibility(clf, x0, gamma=200.0)
+    assert float(alone.passes.median()) == pytest.approx(96, abs=5)
+
+
+def test_the_advice_along_a_path_does_not_name_what_was_used():
+    path = cr.credibility_path(
+        cr.Classifier(models.relu_network()), models.inputs(4), [300.0, 100.0, 30.0]
+    )
+    last = path.profiles[-1]
+    assert cr.Status.STEP_LIMIT in last.status
+    assert "Along a credibility_path this is by design" in last.summary()
+    assert "use the default solver" not in last.summary()
+
+
+def test_gammas_in_quotes_are_refused():
+    with pytest.raises(cr.InvalidArgumentError, match=r"`gammas`.*without quotes: 200"):
+        cr.credibility_path(cr.Classifier(models.relu_network()), models.inputs(2), [1.0, "200"])

@@ -88,11 +88,14 @@ def credibility_path(
     chunk_size: int = 128,
     progress: Progress = False,
 ) -> CredibilityPath:
-    """Solve profiles for many gamma at little more than the price of one or two.
+    """Solve profiles for many gamma, each but the first at an eighth of the price of a solve.
 
     The largest gamma comes first, where x+ is near x0; every other solve starts from the answer for
     the next larger gamma. On networks with kinks such a path and separate solves may end in
     different basins; neither is always the better.
+
+    On the embedded network the first gamma takes 60 passes and every other 12, where a solve by
+    itself takes about 96: paths of 3, 5, 10 and 20 gammas take 83, 107, 165 and 282.
 
     Args:
         clf: the classifier.
@@ -100,8 +103,11 @@ def credibility_path(
         gammas: at least two different positive numbers, in any order; close neighbours (a factor
             of 1.5 or so) are followed more exactly.
         solver: used for each gamma. By default `Hybrid(effort=0.5)` for the first and nine
-            annealed steps for each of the others, which suits rough networks; for smooth models
-            pass `LBFGS()`, which then converges in few steps.
+            annealed steps for each of the others, which suits rough networks. They are always
+            nine, so these profiles usually end as 'step limit'; how exact they are stands in
+            `certificate.relative_stationarity`. For smooth models pass `LBFGS()`, which then
+            converges in few steps; `Hybrid()` solves each gamma to the end, at about the price of a
+            solve.
         bounds: as in `credibility`.
         chunk_size: as in `credibility`.
         progress: as in `credibility`.

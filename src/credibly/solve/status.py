@@ -52,8 +52,10 @@ _ADVICE = {
         "how far from zero. For a little more decrease, at more passes, use Hybrid(effort=4)."
     ),
     Status.STEP_LIMIT: (
-        "The steps ran out while the objective was still falling. Raise the solver's steps, or "
-        "use the default solver."
+        "The solver used all of its steps. Raise them, or leave the solver out of credibility(), "
+        "for an answer that settles. Along a credibility_path this is by design: every gamma but "
+        "the first takes a few steps from its neighbour's answer, unless the path is given a "
+        "solver of its own, at that solver's price for each gamma."
     ),
     Status.NO_GRADIENT: (
         "The losses do not change with the input at x0 (saturated or cut off), so x0 itself is "
