@@ -12,8 +12,10 @@ import pytest
 import torch
 
 import credibly as cr
+from credibly.batch import report
 from credibly.batch.report import FAILED, OUTSIDE
 from credibly.decide.scores import SCORES
+from credibly.profile import parquet
 from tests.reference import models
 
 NAMES = ("ant", "bee", "cat.dog", "dog", "elk")
@@ -170,6 +172,11 @@ def test_rows_that_the_command_could_not_score_are_never_answered(tmp_path):
     assert profile.status[5] is cr.Status.NON_FINITE_INPUT
     rule = cr.SelectiveClassifier.for_coverage(clf, profile, 1.0)
     assert (~rule.decide(profile).accepted).nonzero().flatten().tolist() == [3, 5]
+
+
+def test_every_status_of_the_command_is_known():
+    assert set(parquet._STATUS) == set(report._ADVICE)
+    assert not any(parquet._STATUS[word].usable for word in (OUTSIDE, FAILED, report.UNREADABLE))
 
 
 def rewritten(source, path, *, drop=None, column=None, metadata=None):

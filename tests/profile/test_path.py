@@ -89,14 +89,14 @@ def test_the_price_is_the_one_that_is_stated():
     assert float(alone.passes.median()) == pytest.approx(96, abs=5)
 
 
-def test_the_advice_along_a_path_does_not_name_what_was_used():
+def test_the_advice_along_a_path_says_that_few_steps_are_meant():
     path = cr.credibility_path(
         cr.Classifier(models.relu_network()), models.inputs(4), [300.0, 100.0, 30.0]
     )
     last = path.profiles[-1]
     assert cr.Status.STEP_LIMIT in last.status
     assert "Along a credibility_path this is by design" in last.summary()
-    assert "use the default solver" not in last.summary()
+    assert "For more pass it solver=Hybrid()" in last.summary()
 
 
 def test_gammas_in_quotes_are_refused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -202,6 +203,8 @@ def as_gamma(text: str) -> float | Literal["auto"]:
         ) from error
 
 
+_PATHS = re.compile(r" \(Along a credibility_path.*?\)(?=$|\n)")  # no command solves one
+
 _IN_PYTHON = {
     "use Hybrid(effort=4)": "pass --effort 4",
     "Raise the solver's steps, or use the default solver.": "Pass a larger --effort.",
@@ -212,7 +215,7 @@ def as_options(advice: str) -> str:
     """Advice of the library in the words of the command line."""
     for python, option in _IN_PYTHON.items():
         advice = advice.replace(python, option)
-    return advice
+    return _PATHS.sub("", advice)
 
 
 @contextmanager

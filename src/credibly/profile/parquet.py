@@ -19,6 +19,7 @@ SCORE_FORMAT = "credibly.score"
 
 _STATUS = {status.label: status for status in Status} | {
     "outside bounds": Status.NON_FINITE_INPUT,  # such rows were given to the solver as NaN
+    "unreadable file": Status.NON_FINITE_INPUT,
     "model failed": Status.NON_FINITE_MODEL,
 }
 

@@ -210,8 +210,8 @@ class Profile(Partial):
         certificate other than `objective`, `relative_stationarity` and `decrease` are not there,
         and asking for them is a `NotStoredError`. So it can be neither saved nor drawn, nor passed
         to `attached_credibility` or `token_movement`. Rows come in the order of the file (ids are
-        in its column `id`), on the CPU; 'outside bounds' becomes NON_FINITE_INPUT and 'model
-        failed' NON_FINITE_MODEL.
+        in its column `id`), on the CPU; 'outside bounds' and 'unreadable file' become
+        NON_FINITE_INPUT, 'model failed' becomes NON_FINITE_MODEL.
         """
         from credibly.profile.parquet import read_parquet
 

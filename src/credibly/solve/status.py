@@ -52,10 +52,10 @@ _ADVICE = {
         "how far from zero. For a little more decrease, at more passes, use Hybrid(effort=4)."
     ),
     Status.STEP_LIMIT: (
-        "The solver used all of its steps. Raise them, or leave the solver out of credibility(), "
-        "for an answer that settles. Along a credibility_path this is by design: every gamma but "
-        "the first takes a few steps from its neighbour's answer, unless the path is given a "
-        "solver of its own, at that solver's price for each gamma."
+        "The steps ran out before the objective settled. Raise the solver's steps, or use the "
+        "default solver. (Along a credibility_path this is by design: every gamma but the first "
+        "takes nine steps from its neighbour's answer. For more pass it solver=Hybrid(), which "
+        "costs a solve for each gamma.)"
     ),
     Status.NO_GRADIENT: (
         "The losses do not change with the input at x0 (saturated or cut off), so x0 itself is "
