@@ -193,7 +193,7 @@ class DataOptions:
 
 def as_gamma(text: str) -> float | Literal["auto"]:
     """A number, or 'auto'."""
-    if text == "auto":
+    if text.lower() == "auto":
         return "auto"
     try:
         return float(text)
