@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -189,7 +189,7 @@ def _facts(run: Run, data: Data, step: Step, seconds: float) -> dict[str, str]:
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recipe", choices=tuple(RECIPES))
@@ -200,13 +200,16 @@ def main() -> None:
     parser.add_argument("--held-out", type=int, default=HELD_OUT)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--compile", action="store_true", help="fuse layers with torch.compile")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     recipe = RECIPES[given.recipe]
     if given.epochs is not None:
         recipe = replace(recipe, epochs=given.epochs)
-    data = load_data(recipe, given.data, held_out=given.held_out)
     run = Run(given.recipe, recipe, given.seed, given.out, given.device, compiled=given.compile)
-    train(run, data, lambda line: print(line, flush=True))
+    try:
+        data = load_data(recipe, given.data, held_out=given.held_out)
+        train(run, data, lambda line: print(line, flush=True))
+    except (OSError, ValueError) as error:  # data that are not there, settings that do not fit
+        parser.exit(1, f"error: {error}\n")
 
 
 if __name__ == "__main__":

@@ -59,12 +59,7 @@ def cifar10_claims(records: Records) -> list[Claim]:
     """Filtering and attacks on CIFAR-10."""
     record = records.get(CIFAR)
     return [
-        Claim("lower at full coverage, CIFAR-10", "CIFAR-10: answering everything, c+ is less "
-              "accurate", "lower", _readings(record, _lower)),
-        Claim("discriminates, CIFAR-10", "CIFAR-10: c+ tells certain from uncertain, smoothly, as "
-              "softmax cannot", "yes", _readings(record, _discriminates)),
-        Claim("overconfident, CIFAR-10", "CIFAR-10: the model is overconfident, and under attack "
-              "as well", "yes", _readings(record, _overconfident)),
+        *_of_both(record, "CIFAR-10"),
         Claim("drops at .01", "eps .01: accuracy lost by softmax and by c+ (± 5 points)",
               "almost 78, 17 points", _readings(record, _drops), _known(record, 0)),
         Claim("left at .03", "eps .03: softmax has at most one of 1000 right in half of the "
@@ -75,9 +70,7 @@ def cifar10_claims(records: Records) -> list[Claim]:
               _known(record, -1)),
         Claim("given up at .01", "eps .01: coverage softmax gives up to reach c+ at full coverage",
               "over 70 %", _readings(record, _over_70), _known(record, 0)),
-        Claim("robust, CIFAR-10", "CIFAR-10: c+ trades nominal accuracy for robustness: less "
-              "accurate on clean images, more on attacked ones", "yes",
-              _readings(record, _trades), _known(record, 0)),
+        _robust(record, "CIFAR-10"),
     ]  # fmt: skip
 
 
@@ -85,12 +78,7 @@ def fashion_mnist_claims(records: Records) -> list[Claim]:
     """The same on Fashion-MNIST, from the appendix."""
     record = records.get(FASHION)
     return [
-        Claim("lower at full coverage, Fashion-MNIST", "Fashion-MNIST: answering everything, c+ "
-              "is less accurate", "lower", _readings(record, _lower)),
-        Claim("discriminates, Fashion-MNIST", "Fashion-MNIST: c+ tells certain from uncertain, "
-              "smoothly, as softmax cannot", "yes", _readings(record, _discriminates)),
-        Claim("overconfident, Fashion-MNIST", "Fashion-MNIST: the model is overconfident, and "
-              "under attack as well", "yes", _readings(record, _overconfident)),
+        *_of_both(record, "Fashion-MNIST"),
         Claim("regains", "Fashion-MNIST: coverage at which the c+ filter has the model's accuracy "
               "(± 10 points)", "about 80 %", _readings(record, _regains)),
         Claim("softmax drops", "Fashion-MNIST, weakest attack: accuracy softmax loses (± 5 "
@@ -98,10 +86,28 @@ def fashion_mnist_claims(records: Records) -> list[Claim]:
         Claim("given up, Fashion-MNIST", "Fashion-MNIST, weakest attack: coverage softmax gives "
               "up to reach c+ (± 10 points)", "about 40 %", _readings(record, _about_40),
               _known(record, 0)),
-        Claim("robust, Fashion-MNIST", "Fashion-MNIST: c+ trades nominal accuracy for robustness: "
-              "less accurate on clean images, more on attacked ones", "yes",
-              _readings(record, _trades), _known(record, 0)),
+        _robust(record, "Fashion-MNIST"),
     ]  # fmt: skip
+
+
+def _of_both(record: Found | None, data: str) -> list[Claim]:
+    """What the paper says of either data set."""
+    return [
+        Claim(f"lower at full coverage, {data}", f"{data}: answering everything, c+ is less "
+              "accurate", "lower", _readings(record, _lower)),
+        Claim(f"discriminates, {data}", f"{data}: c+ tells certain from uncertain, smoothly, as "
+              "softmax cannot", "yes", _readings(record, _discriminates)),
+        Claim(f"overconfident, {data}", f"{data}: the model is overconfident, and under attack as "
+              "well", "yes", _readings(record, _overconfident)),
+    ]  # fmt: skip
+
+
+def _robust(record: Found | None, data: str) -> Claim:
+    words = (
+        f"{data}: c+ trades nominal accuracy for robustness: less accurate on clean images, more "
+        "on attacked ones"
+    )
+    return Claim(f"robust, {data}", words, "yes", _readings(record, _trades), _known(record, 0))
 
 
 def _readings(

@@ -195,9 +195,7 @@ def test_advice_names_options_and_not_python():
     assert "--effort 4" in said
     assert "Hybrid" not in said
     assert "solver" not in said
-    assert "credibility_path" in every
-    assert "credibility_path" not in said
-    assert said.count("\n") == every.count("\n")
+    assert "a larger --effort" in said
 
 
 @pytest.mark.usefixtures("folder")

@@ -16,7 +16,7 @@ from experiments import evidence_subject, networks, recipes
 from experiments.densenet169 import DenseNet169
 from experiments.recipes import Data, Images, Recipe
 from experiments.resnet18 import ResNet18
-from experiments.train import Run, accuracy, train
+from experiments.train import Run, accuracy, main, train
 from experiments.training_step import PADDING, augmented, plan_epoch
 
 RECIPE = Recipe("cifar10", "resnet18, no max-pool", epochs=2, batch=4, augment=True)
@@ -237,3 +237,11 @@ def test_the_step_size_stays_for_a_while_and_then_falls_to_zero() -> None:
     assert recipe.rate_at(1.0) == pytest.approx(0)
     whole = replace(recipe, steady=0.0)
     assert whole.rate_at(0.25) == pytest.approx(0.25 * (1 + 0.5**0.5))
+
+
+def test_data_that_are_not_there_are_named_without_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="1"):
+        main(["cifar10-resnet18", "--data", str(tmp_path / "none"), "--out", str(tmp_path)])
+    assert f"error: {tmp_path / 'none'} holds neither" in capsys.readouterr().err

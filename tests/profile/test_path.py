@@ -74,7 +74,7 @@ def test_a_flat_model_has_no_gradient_anywhere_on_the_path():
     assert all(set(p.status) == {cr.Status.NO_GRADIENT} for p in path.profiles)
 
 
-@pytest.mark.parametrize("gammas", [[], [3.0], [3.0, 3.0], [1.0, -1.0], [1.0, math.nan]])
+@pytest.mark.parametrize("gammas", [[], [3.0], 200.0, [3.0, 3.0], [1.0, -1.0], [1.0, math.nan]])
 def test_impossible_gammas_are_refused(gammas):
     with pytest.raises(cr.InvalidArgumentError, match="`gammas`"):
         cr.credibility_path(cr.Classifier(models.relu_network()), models.inputs(2), gammas)
@@ -95,8 +95,12 @@ def test_the_advice_along_a_path_says_that_few_steps_are_meant():
     )
     last = path.profiles[-1]
     assert cr.Status.STEP_LIMIT in last.status
-    assert "Along a credibility_path this is by design" in last.summary()
-    assert "For more pass it solver=Hybrid()" in last.summary()
+    assert "by design along a path" in last.summary()
+    thorough = cr.credibility_path(  # what the advice says
+        cr.Classifier(models.relu_network()), models.inputs(4), [300.0, 100.0, 30.0],
+        solver=cr.Hybrid(),
+    ).profiles[-1]  # fmt: skip
+    assert cr.Status.STEP_LIMIT not in thorough.status
 
 
 def test_gammas_in_quotes_are_refused():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -203,11 +202,9 @@ def as_gamma(text: str) -> float | Literal["auto"]:
         ) from error
 
 
-_PATHS = re.compile(r" \(Along a credibility_path.*?\)(?=$|\n)")  # no command solves one
-
 _IN_PYTHON = {
     "use Hybrid(effort=4)": "pass --effort 4",
-    "Raise the solver's steps, or use the default solver.": "Pass a larger --effort.",
+    "use a solver of more steps, or Hybrid()": "pass a larger --effort",
 }
 
 
@@ -215,7 +212,7 @@ def as_options(advice: str) -> str:
     """Advice of the library in the words of the command line."""
     for python, option in _IN_PYTHON.items():
         advice = advice.replace(python, option)
-    return _PATHS.sub("", advice)
+    return advice
 
 
 @contextmanager

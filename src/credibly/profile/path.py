@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -134,12 +134,13 @@ def credibility_path(
 
 
 def _descending(gammas: Sequence[float]) -> list[float]:
-    values = sorted({positive(gamma, "gammas") for gamma in gammas}, reverse=True)
+    several = list(gammas) if isinstance(gammas, Iterable) else [gammas]
+    values = sorted({positive(gamma, "gammas") for gamma in several}, reverse=True)
     if len(values) < 2:
         raise InvalidArgumentError(
             "gammas",
             expected="at least two different positive numbers",
-            came=f"{list(gammas)[:8]}",
+            came=f"{several[:8]}",
             remedy="For example torch.logspace(4, 1, 20).tolist(); for one gamma use credibility.",
         )
     return values

@@ -52,10 +52,8 @@ _ADVICE = {
         "how far from zero. For a little more decrease, at more passes, use Hybrid(effort=4)."
     ),
     Status.STEP_LIMIT: (
-        "The steps ran out before the objective settled. Raise the solver's steps, or use the "
-        "default solver. (Along a credibility_path this is by design: every gamma but the first "
-        "takes nine steps from its neighbour's answer. For more pass it solver=Hybrid(), which "
-        "costs a solve for each gamma.)"
+        "The steps ran out before the objective settled, as most do by design along a path over "
+        "gamma. To go further, at more passes, use a solver of more steps, or Hybrid()."
     ),
     Status.NO_GRADIENT: (
         "The losses do not change with the input at x0 (saturated or cut off), so x0 itself is "
