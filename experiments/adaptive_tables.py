@@ -124,12 +124,38 @@ def printed(out: Path) -> dict[str, Any]:
     facts = about.get("settings", {}).items()
     listed = ", ".join(f"{name} {value}" for name, value in facts if not name.startswith("of "))
     print(f"Share of images on which an attack succeeds; {listed}")
-    known = about.get("settings", {})
+    known, all_blocks = about.get("settings", {}), blocks(out)
     return {
         "network_sha256": known.get("network SHA-256"), "space": known.get("space"),
         "gamma": deployed.get("gamma"), **about,
-        "tables": [_printed(block) for block in blocks(out)],
+        "tables": [_printed(block) for block in all_blocks], "paired": _against_bare(all_blocks),
     }  # fmt: skip
+
+
+def _against_bare(all_blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """Each system against the bare model, by the same images in their worst cases."""
+    bare = {block.norm: block for block in all_blocks if block.system == "b"}
+    found = []
+    for block in all_blocks:
+        if block.system == "b" or block.norm not in bare:
+            continue
+        for eps in sorted({*block.radii} & {*bare[block.norm].radii}):
+            row = sign_test(block.worst(eps), bare[block.norm].worst(eps))
+            found.append({"system": block.system, "norm": block.norm, "eps": eps, **row})
+            print(f"{block.norm} {eps:g}: {block.system} alone broken on {row['only first']} "
+                  f"images, b alone on {row['only second']} (sign test p = {row['p']:.2g})")
+    return found
+
+
+def sign_test(first: Sequence[bool], second: Sequence[bool]) -> dict[str, Any]:
+    """How many are true in one only, and how likely so uneven a split is by chance."""
+    left, right = (
+        sum(a and not b for a, b in zip(*pair, strict=True))
+        for pair in ((first, second), (second, first))
+    )
+    count, least = left + right, min(left, right)
+    tail = sum(math.comb(count, k) for k in range(least + 1)) / 2**count
+    return {"only first": left, "only second": right, "p": min(1.0, 2 * tail)}
 
 
 def _printed(block: Block) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from credibly.errors import FileFormatError, InvalidArgumentError
 from experiments import adaptive, adaptive_images
 from experiments.adaptive_inputs import Counted
 from experiments.adaptive_nearest import CarliniWagner, DeepFool
-from experiments.adaptive_tables import interval
+from experiments.adaptive_tables import interval, sign_test
 
 
 def test_samples_without_a_score_do_not_set_thresholds(monkeypatch):
@@ -100,3 +100,13 @@ def test_passes_are_counted():
     assert net.passes == pytest.approx(4 / 3)
     net(x).sum().backward()
     assert (net.passes, net.calls) == (pytest.approx(4 / 3 + 4), 2)
+
+
+@pytest.mark.parametrize(("left", "right"), [(14, 2), (0, 0), (1, 2), (3, 3), (0, 9)])
+def test_the_sign_test_is_that_of_scipy(left, right):
+    first = [True] * left + [False] * right + [True, False]
+    second = [False] * left + [True] * right + [True, False]
+    found = sign_test(first, second)
+    assert (found["only first"], found["only second"]) == (left, right)
+    expected = stats.binomtest(left, left + right).pvalue if left + right else 1.0
+    assert found["p"] == pytest.approx(expected)
