@@ -142,8 +142,10 @@ def _against_bare(all_blocks: Sequence[Block]) -> list[dict[str, Any]]:
         for eps in sorted({*block.radii} & {*bare[block.norm].radii}):
             row = sign_test(block.worst(eps), bare[block.norm].worst(eps))
             found.append({"system": block.system, "norm": block.norm, "eps": eps, **row})
-            print(f"{block.norm} {eps:g}: {block.system} alone broken on {row['only first']} "
-                  f"images, b alone on {row['only second']} (sign test p = {row['p']:.2g})")
+            print(
+                f"{block.norm} {eps:g}: {block.system} alone broken on {row['only first']} "
+                f"images, b alone on {row['only second']} (sign test p = {row['p']:.2g})"
+            )
     return found
 
 
