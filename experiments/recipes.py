@@ -47,7 +47,7 @@ class Recipe:
 RECIPES = {
     "cifar10-resnet18": Recipe("cifar10", "resnet18, no max-pool", 150, 250, augment=True),
     "cifar10-densenet169": Recipe(
-        "cifar10", "densenet169", 200, 250, augment=True, steady=0.6
+        "cifar10", "densenet169", 150, 250, augment=True, steady=0.6
     ),
     "cifar10-resnet18-without-3-9": Recipe(
         "cifar10", "resnet18, no max-pool", 60, 250, augment=True, left_out=(3, 9)

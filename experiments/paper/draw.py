@@ -13,7 +13,7 @@ import numpy as np
 
 from credibly.report import style
 from experiments.paper.claims import is_small
-from experiments.paper.draw_accuracy import accuracy, filtering, readings, seeds
+from experiments.paper.draw_accuracy import DASHED, accuracy, filtering, readings, seeds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,12 +68,8 @@ def compromise(record: Record) -> tuple[Figure, str]:
     figure, axes = style.panels(2, rows=len(results), width=9.0, height=3.0 * len(results) + 0.7)
     for row, (space, numbers) in enumerate(results.items()):
         left, right = axes[2 * row : 2 * row + 2]
-        for place, (gamma, values) in enumerate(_first_set(numbers)["gammas"].items()):
-            colour = style.SHADES[place % len(style.SHADES)]
-            for panel, column in ((left, "distance quantiles"), (right, "norm quantiles")):
-                shares = np.linspace(0, 100, len(values[column]))
-                label = f"$\\gamma$ = {gamma}"
-                panel.plot(values[column], shares, color=colour, label=label, lw=1.8)
+        for panel, column in ((left, "distance quantiles"), (right, "norm quantiles")):
+            _shares_below(panel, numbers, column)
         style.tidy(left, title=f"{space}: perturbation", x="|x⁺ - x₀|", y="% of images below")
         style.tidy(right, title=f"{space}: overall credibility", x="|c⁺|²", y="% of images below")
         for panel in (left, right):
@@ -81,6 +77,22 @@ def compromise(record: Record) -> tuple[Figure, str]:
             style.legend(panel, where="lower right")
     words = [_compromise_words(s, _first_set(n)["gammas"]) for s, n in results.items()]
     return figure, "\n".join(words)
+
+
+def _shares_below(panel: Axes, sets: Mapping[str, Any], column: str) -> None:
+    """One line a gamma; sets beside the first are dashed. The last 2 % would take half the axis."""
+    for name, numbers in sets.items():
+        first = numbers is _first_set(sets)
+        for place, (gamma, values) in enumerate(numbers["gammas"].items()):
+            shares = np.linspace(0, 100, len(values[column]))
+            panel.plot(
+                values[column], shares, color=style.SHADES[place % len(style.SHADES)],
+                lw=1.8 if first else 1.2, ls="-" if first else DASHED,
+                label=f"$\\gamma$ = {gamma}" if first else None,
+            )  # fmt: skip
+        panel.plot([], [], color=style.QUIET, ls="-" if first else DASHED, label=name)
+    ends = [v[column][-2] for numbers in sets.values() for v in numbers["gammas"].values()]
+    panel.set_xlim(right=1.1 * max(ends))
 
 
 def _first_set(numbers: Mapping[str, Any]) -> Any:
