@@ -75,7 +75,7 @@ def compromise(record: Record) -> tuple[Figure, str]:
         for panel in (left, right):
             panel.set_ylim(0, 100)
             style.legend(panel, where="lower right")
-    words = [_compromise_words(s, _first_set(n)["gammas"]) for s, n in results.items()]
+    words = [_compromise_words(s, n) for s, n in results.items()]
     return figure, "\n".join(words)
 
 
@@ -100,13 +100,14 @@ def _first_set(numbers: Mapping[str, Any]) -> Any:
     return next(iter(numbers.values()))
 
 
-def _compromise_words(space: str, gammas: Mapping[str, Any]) -> str:
+def _compromise_words(space: str, sets: Mapping[str, Any]) -> str:
+    name, gammas = next(iter(sets)), _first_set(sets)["gammas"]
     first, *_, last = gammas
     a, b = gammas[first], gammas[last]
     held = min(values["trade-off holds"] for values in gammas.values())
     return (
-        f"{space.capitalize()}: from gamma = {first} to {last} the mean |x⁺ - x₀| goes from "
-        f"{a['distance'][0]:.3g} to {b['distance'][0]:.3g} and the mean |c⁺|² from "
+        f"{space.capitalize()}, {name}: from gamma = {first} to {last} the mean |x⁺ - x₀| goes "
+        f"from {a['distance'][0]:.3g} to {b['distance'][0]:.3g} and the mean |c⁺|² from "
         f"{a['norm'][0]:.3g} to {b['norm'][0]:.3g}; the trade-off holds for {100 * held:.4g} %."
     )
 
@@ -126,7 +127,7 @@ def profiles(record: Record) -> tuple[Figure, str]:
             size = next(name for name in sets if name.endswith("images"))
             numbers = sets[size]
             kept, change = numbers["class kept"][0], numbers["normalised change"][0]
-            title = f"c⁺, {space}: kept {100 * kept:.0f} %, change {change:.2f}"
+            title = f"c⁺, {space}: class kept {100 * kept:.0f} %"
             _profile_panel(panel, numbers, "after", title)
             facts.append((f"{100 * kept:.0f} % ({space})", f"{change:.2f}"))
         _profile_panel(line[0], numbers, "before", f"{_short(network)}, c₀ ({size})")
@@ -135,7 +136,7 @@ def profiles(record: Record) -> tuple[Figure, str]:
             f"{_short(network)}: c⁺ keeps the class of {shares} of the images; sorted profiles "
             f"change by {changes} in the mean."
         )
-        line[0].set_ylabel("normalised credibility", fontsize=9, color=style.INK)
+        line[0].set_ylabel("credibility, from 0 to 1", fontsize=9, color=style.INK)
     for panel in axes[-columns:]:
         panel.set_xlabel("rank of the class", fontsize=9, color=style.INK)
     style.legend(axes[0])

@@ -19,6 +19,7 @@ Record = Mapping[str, Any]
 ATTACKED = ("#e8a33d", "#d1603d", "#8c2d3f")
 NAMES = {"softmax": "softmax", "profile": "profile c⁺"}
 DASHED = (0, (3, 2))
+KNOWING = "#6b2d8c"
 COLOURS = {"softmax": style.SOFTMAX, "profile": style.PROFILE}
 
 
@@ -66,6 +67,7 @@ def filtering(record: Record) -> tuple[Figure, str]:
     for place, name in enumerate(sets):
         dashes = "-" if place == 0 else DASHED
         axes[0].plot([], [], color=style.QUIET, lw=1.6, ls=dashes, label=name)
+    axes[0].fill_between([], [], color=style.QUIET, alpha=0.3, lw=0, label="range of restarts")
     _legend(figure, axes[:1], columns=max(3, len(conditions)), note=notes(record))
     return figure, "\n".join(words)
 
@@ -139,6 +141,9 @@ def _bars(panel: Axes, at: np.ndarray, numbers: list[Any], which: str, name: str
     whiskers = np.abs(ends - means)
     panel.bar(at, means, 0.38, color=COLOURS[which], label=f"{NAMES[which]} ({name})",
               yerr=whiskers, error_kw={"ecolor": style.INK, "lw": 1.2, "capsize": 3})  # fmt: skip
+    if which == "profile":
+        panel.errorbar([], [], yerr=[], color=style.INK, lw=1.2, capsize=3, ls="none",
+                       label="range of single restarts")  # fmt: skip
     worst = [100 * n["worst_case"][0] for n in numbers]
     label = "worst restart of each image" if which == "profile" else None
     panel.plot(at, worst, "_", ms=15, mew=2, color="#b3261e", ls="none", label=label)
@@ -147,18 +152,23 @@ def _bars(panel: Axes, at: np.ndarray, numbers: list[Any], which: str, name: str
 
 
 def _knowing(panel: Axes, record: Record, space: str, conditions: list[str]) -> None:
-    """What attackers who know leave of the profile's accuracy, right of its bars."""
+    """What attackers who know leave: of the profile right of its bars, of the model left."""
     known = {eps: row for eps, row in of_space(record, space).items() if row is not None}
-    if not known:
-        return
-    at = [conditions.index(eps) + 0.47 for eps in known]
-    middle, low, high = (
-        np.array([100 * row["accuracy"][end] for row in known.values()]) for end in range(3)
-    )
-    some = list(known.values())
-    panel.errorbar(at, middle, yerr=[middle - low, high - middle], fmt="X", ms=7, capsize=3, lw=1.2,
-                   color="#6b2d8c", label=f"{label(some)}, {images_in_words(some)}",
-                   clip_on=False, zorder=5)  # fmt: skip
+    for what, aside, fill in (("accuracy", 0.43, KNOWING), ("bare model", -0.43, "white")):
+        some = {eps: row for eps, row in known.items() if row.get(what)}
+        if not some:
+            continue
+        at = [conditions.index(eps) + aside for eps in some]
+        middle, low, high = (
+            np.array([100 * row[what][end] for row in some.values()]) for end in range(3)
+        )
+        rows = list(some.values())
+        words = "the same, against the model itself"
+        if what == "accuracy":
+            words = f"{label(rows)}, {images_in_words(rows)}"
+        panel.errorbar(at, middle, yerr=[middle - low, high - middle], fmt="X", ms=6, capsize=3,
+                       lw=1.2, color=KNOWING, mfc=fill, label=words, clip_on=False,
+                       zorder=5)  # fmt: skip
 
 
 def _drop_words(space: str, conditions: Mapping[str, Any]) -> str:
@@ -185,7 +195,7 @@ def readings(record: Record) -> tuple[Figure, str]:
             _scatter(panel, numbers["rows"], f"lambda {start}", last, colour)
         (row,) = [r for r in numbers["rows"] if r["name"] == "converged"]
         panel.plot(100 * row["drop"][0], 100 * row["accuracy"][last][0], "*", ms=15,
-                   color=style.INK, ls="none", label="converged solver")  # fmt: skip
+                   color=style.INK, ls="none", label="default solver")  # fmt: skip
         paper = numbers["paper"]
         panel.errorbar(100 * paper["drop"], 100 * paper["left"], yerr=[[0], [8]], lolims=True,
                        fmt="s", color="#b3261e", ms=7, label="paper (or above)")  # fmt: skip
@@ -194,24 +204,31 @@ def readings(record: Record) -> tuple[Figure, str]:
                    y=f"profile's accuracy at ε = {last} (%)")  # fmt: skip
         best = min(numbers["rows"], key=lambda r: r["distance"])
         words.append(
-            f"{space.capitalize()}: c⁺ is nearest to the paper with {best['name']}, "
-            f"{100 * best['distance']:.1f} points away; softmax is "
-            f"{100 * numbers['softmax distance']:.1f} away with any."
+            f"{space.capitalize()}: the c⁺ nearest to the paper ({best['name']}) is "
+            f"{100 * best['distance']:.1f} points away from it, softmax is "
+            f"{100 * numbers['softmax distance']:.1f}."
         )
+    for steps in sorted(record["settings"]["lengths"]):
+        axes[0].scatter([], [], s=_dot(steps, numbers["rows"]), color=style.QUIET,
+                        label=f"{steps} steps")  # fmt: skip
     _legend(figure, axes[:1], note=notes(record))
     return figure, "\n".join(words)
 
 
 def _scatter(panel: Axes, rows: list[Any], start: str, last: str, colour: str) -> None:
-    longest = max(r["passes"] for r in rows)
     for which, face in (("last", colour), ("best", "white")):
         some = [r for r in rows if r["name"].startswith(start) and r["name"].endswith(which)]
-        sizes = [14 + 60 * r["passes"] / longest for r in some]
+        sizes = [_dot(r["passes"], rows) for r in some]
         panel.scatter(
             [100 * r["drop"][0] for r in some], [100 * r["accuracy"][last][0] for r in some],
             s=sizes, facecolor=face, edgecolor=colour, alpha=0.85,
-            label=f"λ⁰ {start.split()[1]}, {which} iterate (larger: more steps)",
+            label=f"λ⁰ {start.split()[1]}, {which} iterate",
         )  # fmt: skip
+
+
+def _dot(steps: float, rows: list[Any]) -> float:
+    """The size of the dot of a run of so many steps."""
+    return 14 + 60 * steps / max(r["passes"] for r in rows)
 
 
 def seeds(record: Record) -> tuple[Figure, str]:
@@ -244,6 +261,6 @@ def _seed_words(space: str, over: Mapping[str, Any]) -> str:
         which: max(v[which]["most"] - v[which]["least"] for v in over.values()) for which in NAMES
     }
     return (
-        f"{space.capitalize()}: seeds differ by up to {100 * ranges['softmax']:.0f} points in "
-        f"softmax's accuracy, {100 * ranges['profile']:.0f} in the profile's."
+        f"{space.capitalize()}: seeds differ by up to {100 * ranges['softmax']:.1f} points in "
+        f"softmax's accuracy, {100 * ranges['profile']:.1f} in the profile's."
     )

@@ -100,7 +100,8 @@ def profiles(lines: Mapping[str, Line], figure: Figure) -> Stage:
         }
         return {"networks": each, "differences": pairs}
 
-    return measuring(lines, figure, stages, numbers)
+    extra = {"quantiles": "of the second value, with intervals"}
+    return measuring(lines, figure, stages, numbers, extra)
 
 
 def profile_numbers(found: Mapping[str, Tensor]) -> Numbers:
@@ -118,9 +119,15 @@ def profile_numbers(found: Mapping[str, Tensor]) -> Numbers:
         for when, values in (("before", before), ("after", after))
     }
     bands = {"before": before, "after": after}
+    seconds = {
+        f"second value {when}, {share:.0%}": measures.quantile_of(values[:, 1], share)
+        for when, values in (("before", before), ("after", after))
+        for share in (0.05, 0.5)
+    }
     return {
         **means,
         **spreads,
+        **seconds,
         "bands": {k: rounded(v.quantile(quantiles, dim=0)) for k, v in bands.items()},
         "samples": {k: rounded(v[drawn]) for k, v in bands.items()},
     }

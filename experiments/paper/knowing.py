@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ KINDS = ("accuracy", "filtering", "readings", "seeds")
 KNOWING = frozenset({"A2", "A3", "A4", "A5"})
 """Attacks without which nobody can say that the attacker knows."""
 
+NOTE_WIDTH = 150
 NOT_RUN = "adaptive attacks: not run for this network"
 Numbers = Mapping[str, Any]
 Beside = Mapping[str, Mapping[str, Numbers | None]]
@@ -45,6 +47,7 @@ class Table:
         images: how many were attacked.
         worst: eps -> share of images that any attack breaks, with an interval.
         attacks: eps -> numbers of the attacks that were run ('A0' to 'A8').
+        bare: the same as `worst` for the model itself, under the attacks that apply to it.
     """
 
     file: str
@@ -55,6 +58,7 @@ class Table:
     images: int
     worst: Mapping[str, Mapping[str, float]]
     attacks: Mapping[str, Sequence[str]]
+    bare: Mapping[str, Mapping[str, float]]
 
     def fits(self, network: str, space: str, gamma: float, eps: str) -> bool:
         """Whether it was made in the same reading, by attacks that know."""
@@ -68,14 +72,19 @@ class Table:
 
     def left(self, eps: str) -> Numbers:
         """The accuracy that is left, with its interval and what it rests on."""
-        worst = self.worst[eps]
         return {
-            "accuracy": [number(1 - worst[end]) for end in ("rate", "high", "low")],
+            "accuracy": _kept(self.worst[eps]),
+            "bare model": _kept(self.bare[eps]) if eps in self.bare else None,
             "images": self.images,
             "attacks": list(self.attacks[eps]),
             "solver": self.solver,
             "file": self.file,
         }
+
+
+def _kept(broken: Mapping[str, float]) -> list[float | None]:
+    """The accuracy beside a share of broken images, with its interval."""
+    return [number(1 - broken[end]) for end in ("rate", "high", "low")]
 
 
 def found_files(given: Sequence[Path] | None, default: Path = Path("results")) -> list[Path]:
@@ -109,9 +118,7 @@ def read_tables(paths: Sequence[Path]) -> list[Table]:
             continue
         try:
             found += [
-                _table(path.name, record, table)
-                for table in record["tables"]
-                if (table["system"], table["norm"]) == ("B", "linf")
+                _table(path.name, record, table) for table in record["tables"] if _is(table, "B")
             ]
         except (KeyError, TypeError, ValueError) as error:
             say(f"{path.name} is no adaptive table ({type(error).__name__}: {error}): ignored")
@@ -130,10 +137,21 @@ def _table(file: str, record: Mapping[str, Any], table: Mapping[str, Any]) -> Ta
         float(record["gamma"]),
         record["systems"]["solver"],
         int(table["images"]),
-        {eps: {end: float(row[end]) for end in ("rate", "low", "high")}
-         for eps, row in table["worst"].items()},
+        _worst(table),
         attacks,
-    )  # fmt: skip
+        _worst(next((t for t in record["tables"] if _is(t, "b")), {"worst": {}})),
+    )
+
+
+def _is(table: Mapping[str, Any], system: str) -> bool:
+    return (table["system"], table["norm"]) == (system, "linf")
+
+
+def _worst(table: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    return {
+        eps: {end: float(row[end]) for end in ("rate", "low", "high")}
+        for eps, row in table["worst"].items()
+    }
 
 
 def beside(tables: Sequence[Table], figure: Figure, network: str) -> Beside:
@@ -188,18 +206,24 @@ def notes(record: Mapping[str, Any]) -> str:
         return NOT_RUN
     first, *more = record["settings"].get("networks", [""])
     whose = f"{first}, " if more else ""
-    return "\n".join(whose + _note(space, rows) for space, rows in every.items())
+    lines = (whose + _note(space, rows) for space, rows in every.items())
+    return "\n".join(textwrap.fill(line, NOTE_WIDTH) for line in lines)
 
 
 def _note(space: str, rows: Mapping[str, Numbers | None]) -> str:
     known = {eps: row for eps, row in rows.items() if row is not None}
     if not known:
         return f"{space}: {NOT_RUN}"
-    parts = []
-    for eps, row in known.items():
-        middle, low, high = (100 * value for value in row["accuracy"])
-        parts.append(f"{middle:.0f} % ({low:.0f}-{high:.0f}) at ε = {eps}")
-    left = ", ".join(f"ε = {eps}" for eps in rows if eps not in known)
     some = list(known.values())
-    text = f"{space}, {label(some)}, {images_in_words(some)}: c⁺ is right on {', '.join(parts)}"
+    at = ", ".join(known)
+    kept = ", ".join(_percent(row["accuracy"]) for row in some)
+    text = f"{space}, {label(some)}, {images_in_words(some)}, ε = {at}: c⁺ is right on {kept}"
+    if all(row.get("bare model") for row in some):
+        text += f"; the model itself on {', '.join(_percent(row['bare model']) for row in some)}"
+    left = ", ".join(f"ε = {eps}" for eps in rows if eps not in known)
     return text + f"; not run at {left}" * bool(left)
+
+
+def _percent(value: Sequence[float]) -> str:
+    middle, low, high = (100 * v for v in value)
+    return f"{middle:.0f}\N{NO-BREAK SPACE}%\N{NO-BREAK SPACE}({low:.0f}-{high:.0f})"

@@ -51,6 +51,15 @@ def mean_of(values: Tensor) -> list[float | None]:
     return [number(v) for v in (float(column.mean()), low, high)]
 
 
+def quantile_of(values: Tensor, share: float) -> list[float | None]:
+    """A quantile over images of (n,), with its 95 % percentile bootstrap interval."""
+
+    def quantile(drawn: Tensor) -> float:
+        return float(drawn.quantile(share))
+
+    return as_list(bootstrap(quantile, values.double().cpu(), n=RESAMPLES))
+
+
 @lru_cache(maxsize=4)
 def resamples(count: int) -> Tensor:
     """How often each of n images is drawn in each resample (RESAMPLES, n), the same every time."""

@@ -124,19 +124,21 @@ def _single_profiles(records: Records) -> list[Claim]:
     record = records.get("profiles-cifar10", {"results": {}})
     strong, certain, alike = {}, {}, {}
     for space, numbers in spaces(record).items():
-        before, after = (_smallest(numbers, place)["bands"] for place in (0, 1))
-        # bands are quantiles at .05, .25, .5, .75, .95; ranks begin with the largest
-        strong[space] = [Statement("median of the second value of c0, ResNet",
-                                   [before["before"][2][1]] * 3, most=0.5)]  # fmt: skip
+        both = [_smallest(numbers, place) for place in (0, 1)]
+        strong[space] = [
+            Statement(f"median of the second value of c0, {name}",
+                      found["second value before, 50%"], most=0.5)
+            for name, found in zip(("ResNet", "DenseNet"), both, strict=True)
+        ]  # fmt: skip
         certain[space] = [Statement("5 % quantile of the second value of c+, DenseNet",
-                                    [after["after"][0][1]] * 3, most=0.5)]  # fmt: skip
+                                    both[1]["second value after, 5%"], most=0.5)]  # fmt: skip
     counts = list(record.get("parameters", {}).values())
     if len(counts) == 2:
         alike["counted"] = [
             Statement("DenseNet over ResNet", [counts[1] / counts[0]] * 3, 2 / 3, 3 / 2)
         ]
     return [
-        Claim("one strong component", "the output typically has a single strong component (the "
+        Claim("one strong component", "the outputs typically have a single strong component (the "
               "second at most half way up, stretched to [0, 1])", "typically", strong),
         Claim("certainty kept", "the DenseNet keeps much certainty on some samples (of 5 %, the "
               "second at most half way up)", "some", certain),

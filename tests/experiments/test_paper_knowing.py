@@ -41,6 +41,7 @@ def test_what_fits_is_the_complement_of_the_worst_case(tmp_path):
     found = knowing.beside(tables, figure(), "n")
     row = found["pixel"]["0.01"]
     assert row["accuracy"] == pytest.approx([0.25, 0.1, 0.4])
+    assert row["bare model"] == [0, 0, 0]
     assert (row["images"], row["file"]) == (10, "adaptive-a.json")
     assert row["attacks"] == [f"A{n}" for n in range(9)]
     assert found["pixel"]["0.02"] is found["normalised"]["0.01"] is None
@@ -155,8 +156,15 @@ def test_claims_of_robustness_carry_the_adaptive_numbers():
 def test_older_figures_say_that_nothing_was_run():
     assert knowing.notes(record_of(None)) == "adaptive attacks: not run for this network"
     part = knowing.notes(record_of({"pixel": {"0.01": NUMBERS}})).splitlines()
-    assert "100 images: c⁺ is right on 25 % (10-40) at ε = 0.01; not run at ε = 0.02" in part[0]
+    words = part[0].replace("\N{NO-BREAK SPACE}", " ")
+    assert "100 images, ε = 0.01: c⁺ is right on 25 % (10-40); not run at ε = 0.02" in words
     assert part[1] == "normalised: adaptive attacks: not run for this network"
+
+
+def test_the_model_itself_stands_beside_the_profile():
+    numbers = NUMBERS | {"bare model": [0.5, 0.3, 0.7]}
+    text = knowing.notes(record_of({"pixel": {"0.01": numbers}})).replace("\N{NO-BREAK SPACE}", " ")
+    assert "on 25 % (10-40); the model itself on 50 % (30-70)" in text.replace("\n", " ")
 
 
 @pytest.mark.parametrize("kind", ["accuracy", "filtering"])

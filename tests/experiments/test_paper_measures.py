@@ -300,3 +300,12 @@ def test_the_difference_of_two_spreads_has_an_interval():
     less = statements_profiles._less
     assert less([3, 2.7, 3.4], [1, 0.7, 1.4]) == pytest.approx([2, 1.5, 2.5])
     assert less([3, 2.7, 3.4], [None, None, None]) == [None] * 3
+
+
+def test_a_quantile_lies_in_its_interval_and_the_interval_near_that_of_order_statistics():
+    values = torch.randn(400, generator=torch.Generator().manual_seed(3)).double()
+    value, low, high = measures.quantile_of(values, 0.05)
+    assert value == pytest.approx(float(values.quantile(0.05)), rel=1e-5)
+    # distribution-free: the ranks between which a binomial count of smaller values falls
+    ordered = values.sort().values
+    assert float(ordered[8]) <= low <= value <= high <= float(ordered[32])
