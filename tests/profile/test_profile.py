@@ -45,6 +45,15 @@ def test_numpy_numbers_masks_and_empty_lists_choose_rows(profile):
     assert len(profile[[]]) == 0
 
 
+def test_a_number_that_torch_or_numpy_found_is_a_row(profile):
+    worst = profile.risk.nan_to_num(-1.0).argmax()
+    for row in (worst, worst.numpy(), torch.tensor(-1)):
+        assert len(profile[row]) == 1
+        assert same(profile[row].credibility, profile.credibility[int(row)][None])
+    with pytest.raises(IndexError, match="sample 6 of a profile of 6"):
+        profile[torch.tensor(6)]
+
+
 def test_a_row_that_is_not_there_is_an_index_error(profile):
     with pytest.raises(IndexError, match="sample 6 of a profile of 6"):
         profile[6]
