@@ -47,6 +47,16 @@ def test_between_begins_at_x0_where_the_margin_is_the_decrease(smooth):
     assert torch.allclose(margin, certificate.decrease / certificate.objective, atol=1e-9)
 
 
+def test_weights_keep_their_precision():
+    clf, x0 = cr.Classifier(models.smooth_network()), models.inputs()
+    for gamma in (0.1, 1e-60):  # the first is rounded in single precision, the second zero
+        profile = cr.credibility(clf, x0, gamma=gamma, solver=cr.LBFGS(steps=3))
+        margin = cr.try_tradeoff(clf, profile, others={"x0": x0}).margins["x0"][:, 0]
+        certificate = profile.certificate
+        expected = certificate.decrease / certificate.objective
+        assert torch.allclose(margin, expected, rtol=1e-12, atol=1e-14)
+
+
 def test_an_unfinished_answer_is_refuted_by_another_solvers(smooth):
     clf, profile = smooth
     early = cr.credibility(clf, profile.x0, gamma=GAMMA, solver=cr.GradientDescent(steps=2))

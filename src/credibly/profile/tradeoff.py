@@ -214,7 +214,7 @@ def _tangent_margins(
 
 def _problem(clf: Classifier, start: Tensor, profile: Profile) -> tuple[FitRiskProblem, Tensor]:
     """The problem that the profile solved, and its answer."""
-    weights = torch.tensor(profile.settings.weights).to(profile.x0)
+    weights = torch.tensor(profile.settings.weights, dtype=torch.float64).to(profile.x0)
     problem = FitRiskProblem(clf, start, weights, clf.limits(profile.settings.bounds))
     return problem, clf.encode(profile.perturbed)
 
