@@ -72,6 +72,7 @@ def test_a_flat_model_has_no_gradient_anywhere_on_the_path():
     clf = cr.Classifier(lambda x: (0.0 * x) @ weight + torch.tensor([1.0, 2.0, 3.0]).double())
     path = cr.credibility_path(clf, models.inputs(2, 6), [10.0, 1.0])
     assert all(set(p.status) == {cr.Status.NO_GRADIENT} for p in path.profiles)
+    assert bool(path.switching_gamma().isnan().all())  # nothing was tried: it is not "never"
 
 
 @pytest.mark.parametrize("gammas", [[], [3.0], 200.0, [3.0, 3.0], [1.0, -1.0], [1.0, math.nan]])

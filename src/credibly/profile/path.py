@@ -75,7 +75,8 @@ class CredibilityPath:
         switched = self.most_credible() != first.fit.nan_to_num(-torch.inf).argmax(1)
         gammas = torch.tensor(self.gammas, dtype=torch.float64, device=switched.device)
         found = (switched * gammas[:, None]).amax(0)
-        return torch.where(first.credibility.isnan().any(1), torch.nan, found)
+        solved = torch.stack([profile.usable for profile in self.profiles]).all(0)
+        return torch.where(solved, found, torch.nan)
 
 
 def credibility_path(
