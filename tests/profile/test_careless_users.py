@@ -242,3 +242,26 @@ def test_a_missing_library_can_be_installed_in_three_ways():
     text = str(cr.MissingExtraError(package="mapie", extra="conformal", purpose="Sets"))
     for command in ("'credibly[conformal]'", "'.[conformal]'", "mapie"):
         assert f"pip install {command}" in text
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda clf, _: cr.auto_gamma(clf, X),
+        cr.attached_credibility,
+        lambda clf, profile: cr.try_tradeoff(clf, profile, directions=1),
+        lambda clf, profile: cr.try_assumption_2(clf, profile, directions=1),
+        lambda clf, _: cr.minimum_norm_attacks(clf, X, bounds=(-9.0, 9.0), attacks=["deepfool"]),
+    ],
+    ids=["auto_gamma", "attached", "tradeoff", "assumption 2", "minimum norm"],
+)
+def test_a_model_in_training_mode_is_refused_everywhere_and_left_as_found(use):
+    norm = nn.BatchNorm1d(NET[0].in_features, dtype=torch.float64)
+    net = nn.Sequential(norm, nn.Dropout(0.5), NET)
+    clf = cr.Classifier(net.eval())
+    profile = cr.credibility(clf, X, gamma=30.0, solver=cr.LBFGS(steps=3))
+    net.train()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    with pytest.raises(cr.ModelError, match=r"training mode.*Call net\.eval\(\) first"):
+        use(clf, profile)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())

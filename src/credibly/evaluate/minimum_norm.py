@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from credibly.errors import InvalidArgumentError, MissingExtraError
-from credibly.model.batches import check_batch, check_classifier
+from credibly.model.batches import check_batch, check_classifier, check_evaluation_mode
 from credibly.model.bound import Bound
 from credibly.model.classifier import Classifier
 from credibly.model.inputs import finite_rows
@@ -109,6 +109,7 @@ def _plain_inputs(clf: Classifier, x: Array, bounds: Bounds) -> tuple[Tensor, Bo
             came=clf.space_name() if isinstance(clf, Bound) else "one with a space or a module",
             remedy="Attack the same net by itself: Classifier(net).",
         )
+    check_evaluation_mode(clf)
     inputs = check_batch(clf, x, "x")
     limits = check_bounds(bounds, inputs)
     if limits is None or not all(map(math.isfinite, limits)):

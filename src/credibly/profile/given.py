@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
+from credibly.model.batches import check_evaluation_mode
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only
 from credibly.model.fingerprint import quick_digest
@@ -38,6 +39,7 @@ def check_same_model(clf: Classifier, profile: Profile) -> None:
 
 def check_same_classes(clf: Classifier, x0: Tensor, profile: Profile) -> None:
     """Refuse a classifier that cannot have made the profile: of other weights or classes."""
+    check_evaluation_mode(clf)
     check_same_model(clf, profile)
     probe = torch.where(torch.isfinite(x0[:1]), x0[:1], 0.0)
     expected = len(profile.settings.weights)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
+from credibly.model.batches import check_evaluation_mode
 from credibly.model.bound import InSpace
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import (
@@ -102,6 +103,7 @@ def attached_answer(
     _check_match("weights", w, _own_weights(profile))
     _check_curvature(curvature)
     clf, _ = enter_again(clf, profile.x0, profile.settings.space)
+    check_evaluation_mode(clf)
     check_same_model(clf, profile)
     answer, free = _answer_and_free(clf, profile)
     clf = clf.based_at(given)  # locked and tied features of the input act through the model, too
