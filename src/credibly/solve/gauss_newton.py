@@ -183,7 +183,8 @@ def _prox_linear(
     left, matrix, slope = mismatch(q)
     length = torch.ones_like(damping)
     for _ in range(_INNER_STEPS):
-        move = torch.linalg.solve(matrix, left.unsqueeze(2)).squeeze(2)
+        # a matrix that rounding made singular costs only its own sample, whose move is then refused
+        move = torch.linalg.solve_ex(matrix, left.unsqueeze(2)).result.squeeze(2)
         candidate = mismatch(q - length[:, None] * move)
         better = candidate[0].norm(dim=1) < left.norm(dim=1)
         rows = better[:, None]
