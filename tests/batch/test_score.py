@@ -254,6 +254,36 @@ def test_rows_outside_the_bounds_get_a_status_and_stop_nobody(clf, tmp_path, out
     assert frame["credibility.red"].isna().tolist() == [False, False, True, False, False, False]
 
 
+@pytest.mark.parametrize("given", [True, False])
+def test_bounds_are_about_what_may_move(clf, tmp_path, out, given):
+    x = np.random.default_rng(1).uniform(size=(9, 4))
+    x[:, 0] = 40.0  # locked: an age, say
+    x[[1, 7], 2] = -0.5
+    np.save(tmp_path / "x.npy", x)
+    space = cr.Space(locked=[0], bounds=None if given else (0.0, 1.0))
+    moved = cr.Classifier(clf.net, space=space)
+    bounds = (0.0, 1.0) if given else None
+    report = cr.score(moved, tmp_path / "x.npy", out, bounds=bounds, **SMALL)
+    assert report.statuses["outside bounds"] == 2
+    frame = pd.read_parquet(out)
+    inside = [0, 2, 3, 4, 5, 6, 8]
+    assert frame.index[frame["status"] == "outside bounds"].tolist() == [1, 7]
+    expected = cr.credibility(moved, torch.from_numpy(x[inside]), gamma=2.0, bounds=bounds)
+    np.testing.assert_allclose(frame["risk"][inside], expected.risk, rtol=1e-9, atol=1e-12)
+
+
+def test_bounds_of_a_module_are_about_what_it_gives(clf, tmp_path, out):
+    x = np.random.default_rng(2).normal(size=(9, 4))
+    np.save(tmp_path / "x.npy", x)
+    moved = cr.Classifier(clf.net, module="0")
+    values = clf.net[0](torch.from_numpy(x)).detach()
+    limit = float(values.abs().amax(1).median())
+    cr.score(moved, tmp_path / "x.npy", out, bounds=(-limit, limit), **SMALL)
+    found = (pd.read_parquet(out)["status"] == "outside bounds").tolist()
+    assert found == (values.abs() > limit).any(1).tolist()
+    assert 0 < sum(found) < 9
+
+
 @pytest.mark.parametrize("broken", [0, 2])
 def test_bounds_that_no_row_keeps_are_the_reason_named(clf, tmp_path, out, broken):
     x = np.full((6, 4), 7.5)

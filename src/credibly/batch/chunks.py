@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +14,10 @@ from credibly.batch.report import FAILED, OUTSIDE, UNREADABLE
 from credibly.batch.shards import as_table
 from credibly.data.sources import Source
 from credibly.errors import ModelError
+from credibly.model.bound import InSpace, bind
 from credibly.model.classifier import Classifier
 from credibly.model.inputs import enter, finite_rows
+from credibly.model.space import Space
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.profile.credibility import solved_profile, undisturbed
 from credibly.profile.files import metadata_of, to_pandas
@@ -61,12 +65,31 @@ def solve_chunk(job: Job, first: int) -> Any:
 def prepared(job: Job, x: Tensor) -> tuple[Tensor, Tensor]:
     """Inputs where and as the model wants them, NaN where they break the bounds, and which do."""
     x = x.to(device=job.clf.device, dtype=job.clf.dtype)
-    outside = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-    if job.bounds is not None:
-        low, high = job.bounds
-        outside = ((x < low) | (x > high)).flatten(1).any(1) & finite_rows(x)
-        x = torch.where(per_sample(outside, x), torch.nan, x)
-    return x, outside
+    outside = _outside(job, x) & finite_rows(x)
+    return torch.where(per_sample(outside, x), torch.nan, x), outside
+
+
+def _outside(job: Job, x: Tensor) -> Tensor:
+    """Rows (n,) in which a value that may move breaks the bounds of the run or of the space."""
+    clf, bounds = job.clf, job.bounds
+    nobody = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    if clf.space is None and clf.module is None:
+        return nobody if bounds is None else ((x < bounds[0]) | (x > bounds[1])).flatten(1).any(1)
+    space = clf.space or Space()
+    if bounds is None and space.bounds is None:
+        return nobody
+    bare = copy(clf)
+    bare.space = dataclasses.replace(space, bounds=None)  # else one row outside would stop all
+    try:
+        found = bind(bare, x)
+    except ModelError:  # a row on which the model raises; it is told apart when it is solved
+        return (
+            torch.cat([_outside(job, row) for row in torch.split(x, 1)]) if len(x) > 1 else nobody
+        )
+    assert isinstance(found, InSpace)  # noqa: S101  # as all that bind gives
+    own = space.bounds_of(found.paths[0], tuple(found.shapes[0]))
+    low, high = (None, None) if own is None else (side.to(found.start) for side in own)
+    return dataclasses.replace(found.coordinates, low=low, high=high).outside(bounds)
 
 
 def solved(job: Job, x: Tensor) -> Profile:

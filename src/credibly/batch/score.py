@@ -73,7 +73,8 @@ def score(
         gamma: as of `credibility`; 'auto' is set once, by the first rows, and recorded.
         weights: K numbers instead of gamma.
         solver: as of `credibility`.
-        bounds: as of `credibility`; a row that itself lies outside gets a status.
+        bounds: as of `credibility`, for the values that may move; a row in which one of them lies
+            outside, or outside the bounds of a `Space`, gets a status.
         chunk_size: rows solved at a time.
         shard_size: rows in a part: at most so many (and a chunk) are lost by an interruption.
         resume: False drops the parts of an earlier run.
@@ -220,8 +221,9 @@ def _require_rows(job: Job, x: Tensor, outside: Tensor) -> None:
     raise InvalidArgumentError(
         "bounds",
         expected="bounds that at least one of the first rows keeps, to set gamma by",
-        came=f"{job.bounds}; {int(outside.sum())} of the first {len(x)} rows lie outside (values "
-        f"from {float(values.min()):.4g} to {float(values.max()):.4g}), and no other can be used",
+        came=f"{job.bounds or 'those of the space'}; {int(outside.sum())} of the first {len(x)} "
+        f"rows lie outside (values from {float(values.min()):.4g} to {float(values.max()):.4g}), "
+        "and no other can be used",
         remedy="Widen the bounds, bring the inputs into them (--scale 255 for bytes), or pass "
         "gamma as a number: such rows then get the status 'outside bounds'.",
     )

@@ -142,16 +142,19 @@ class Coordinates:
         """Coordinates (U,) that several tied features have in common."""
         return torch.bincount(self.slot[self.slot >= 0]) > 1
 
+    def outside(self, bounds: tuple[float, float] | None) -> Tensor:
+        """Samples (n,) in which a feature that may move breaks the bounds, the space's or these."""
+        low, high = self._feature_limits(bounds)
+        return self.free_values((self.origin < low) | (self.origin > high)).any(1)
+
     def check_inside(self) -> None:
         """The inputs themselves must keep the bounds of features that may move."""
-        if self.low is None or self.high is None:
-            return
-        outside = self.free_values((self.origin < self.low) | (self.origin > self.high))
+        outside = self.outside(None)
         if bool(outside.any()):
             raise InvalidArgumentError(
                 "bounds",
                 expected="bounds that hold for the inputs themselves",
-                came=f"{int(outside.any(1).sum())} samples outside of them",
+                came=f"{int(outside.sum())} samples outside of them",
                 remedy="Widen the bounds, or clamp the inputs first.",
             )
 
