@@ -464,6 +464,22 @@ def test_a_row_on_which_the_model_raises_costs_only_itself(tmp_path, out):
     assert frame["risk"].isna().sum() == 1
 
 
+def test_gamma_is_set_by_the_rows_on_which_the_model_does_not_raise(tmp_path, out):
+    clf = cr.Classifier(Picky(), dtype=torch.float64)
+    x = np.random.default_rng(0).normal(size=(9, 4))
+    x[5, 0] = 11.0
+    np.save(tmp_path / "x.npy", x)
+    report = cr.score(clf, tmp_path / "x.npy", out)
+    assert report.statuses["model failed"] == 1
+    assert report.gamma == cr.auto_gamma(clf, torch.from_numpy(np.delete(x, 5, axis=0)))
+    x[2:] = 11.0  # no row is left
+    x[:2] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    with pytest.raises(cr.ModelError):
+        cr.score(clf, tmp_path / "x.npy", out, overwrite=True)
+    assert not Shards(out).folder.exists()
+
+
 def test_a_whole_chunk_of_such_rows_stops_nobody(tmp_path, out):
     clf = cr.Classifier(Picky(), dtype=torch.float64)
     x = np.random.default_rng(0).normal(size=(7, 4))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,12 +15,13 @@ from torch import Tensor
 from credibly.batch.report import FAILED, OUTSIDE, UNREADABLE
 from credibly.batch.shards import as_table
 from credibly.data.sources import Source
-from credibly.errors import ModelError
+from credibly.errors import CrediblyError, ModelError
 from credibly.model.bound import InSpace, bind
 from credibly.model.classifier import Classifier
 from credibly.model.inputs import enter, finite_rows
 from credibly.model.space import Space
 from credibly.problem.fit_risk import FitRiskProblem
+from credibly.problem.weights import auto_gamma
 from credibly.profile.credibility import solved_profile, undisturbed
 from credibly.profile.files import metadata_of, to_pandas
 from credibly.profile.profile import Profile
@@ -101,12 +104,34 @@ def solved(job: Job, x: Tensor) -> Profile:
         return solved_profile(problem, job.solver, chunk_size=job.chunk, bounds=job.bounds)
 
 
+def gamma_of(clf: Classifier, x: Tensor) -> float:
+    """The automatic gamma, by rows on which the model does not raise: those get a status later."""
+    try:
+        return auto_gamma(clf, x)
+    except CrediblyError:
+        raise
+    except Exception as error:  # a model may raise anything
+        failing = _raising(partial(auto_gamma, clf), x, but=(CrediblyError,))
+        if not bool(failing.any() and (~failing & finite_rows(x)).any()):
+            raise _model_failed(0, len(x), error) from error
+        return auto_gamma(clf, torch.where(per_sample(failing, x), torch.nan, x))
+
+
 def _failing_rows(job: Job, x: Tensor) -> Tensor:
     """Rows (n,) whose solve raises even alone; all is tried again, since this is rare."""
+    return _raising(partial(solved, job), x, but=())
+
+
+def _raising(
+    use: Callable[[Tensor], object], x: Tensor, *, but: tuple[type[Exception], ...]
+) -> Tensor:
+    """Rows (n,) on which `use` raises, by itself, anything but these."""
     failing = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     for n in range(len(x)):
         try:
-            solved(job, x[n : n + 1])
+            use(x[n : n + 1])
+        except but:
+            continue
         except Exception:  # noqa: BLE001  # whatever it is, it is this row's
             failing[n] = True
     return failing

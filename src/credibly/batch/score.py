@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from credibly.batch.chunks import AUTO_ROWS, Job, prepared, solve_chunk, solved
+from credibly.batch.chunks import AUTO_ROWS, Job, gamma_of, prepared, solve_chunk, solved
 from credibly.batch.lock import locked
 from credibly.batch.manifest import FORMAT, FORMAT_VERSION, Manifest, plain, require_same, versions
 from credibly.batch.report import ScoreReport
@@ -24,7 +24,7 @@ from credibly.model.code_digest import digest_of_callable
 from credibly.model.files import LoadedClassifier
 from credibly.model.fingerprint import digest_of_classifier, digest_of_space
 from credibly.model.inputs import enter, finite_rows
-from credibly.problem.weights import as_numbers, auto_gamma, resolve_weights
+from credibly.problem.weights import as_numbers, resolve_weights
 from credibly.profile.arguments import (
     Progress,
     check_bounds,
@@ -202,7 +202,7 @@ def _resolved(job: Job, gamma: float | Literal["auto"], weights: Any) -> tuple[f
         check_model(clf, x0)
         if weights is None and gamma == "auto":
             _require_rows(job, read, outside)
-            gamma = auto_gamma(job.clf, x)
+            gamma = gamma_of(job.clf, x)
         given = gamma if weights is None else None
         return tuple(resolve_weights(clf, x0, gamma=given, weights=weights).tolist())
 
