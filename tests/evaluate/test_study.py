@@ -36,6 +36,16 @@ def largest_logit(clf, x):
         return clf.net(x).amax(1)
 
 
+OTHERWISE = (
+    {"loss": "logistic"},
+    {"space": cr.Space(scale=2.0)},
+    {"module": "net.0"},
+    {"preprocess": lambda x: 2 * x},
+    {"pick": lambda found: 2 * found},
+)
+"""Other questions to the same weights."""
+
+
 @pytest.fixture
 def net():
     return Counting(models.smooth_network(classes=3))
@@ -151,6 +161,7 @@ def test_other_studies_are_refused_in_the_same_folder(study, tmp_path):
         replace(study, baselines={}),
         replace(study, baselines={"logit": partial(largest_logit)}),
         replace(study, scores={"ratio": scores.ratio}),
+        *(replace(study, clf=cr.Classifier(study.clf.net, **asked)) for asked in OTHERWISE),
     ):
         with pytest.raises(cr.InvalidArgumentError, match=r"`folder`.*very study"):
             other.run(some_sets(), tmp_path)
@@ -162,6 +173,14 @@ def test_other_studies_are_refused_in_the_same_folder(study, tmp_path):
     sets["Noise, a 0.1"] = replace(sets["Noise, a 0.1"], kind="attacked")
     with pytest.raises(cr.InvalidArgumentError, match="parts with kind attacked"):
         study.run(sets, tmp_path)
+
+
+def test_records_from_before_the_loss_was_in_them_are_gone_on_with(study, tmp_path):
+    first, record = study.run(some_sets(), tmp_path), tmp_path / "study.json"
+    before = json.loads(record.read_text())
+    later = ("loss", "outputs", "module", "space", "preprocess", "pick")
+    record.write_text(json.dumps({k: v for k, v in before.items() if k not in later}))
+    assert_same(first, study.run(some_sets(), tmp_path))
 
 
 def test_parts_of_other_inputs_are_noticed(study, tmp_path):

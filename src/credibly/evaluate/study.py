@@ -35,7 +35,13 @@ from credibly.evaluate.rows import (
 )
 from credibly.model.batches import check_classifier
 from credibly.model.classifier import Classifier
-from credibly.model.fingerprint import digest_of_parts, digest_of_tensor, quick_digest
+from credibly.model.code_digest import digest_of_callable
+from credibly.model.fingerprint import (
+    digest_of_parts,
+    digest_of_space,
+    digest_of_tensor,
+    quick_digest,
+)
 from credibly.problem.weights import auto_gamma, check_gamma, same_gamma
 from credibly.profile.arguments import Progress, check_chunk_size, ticking
 from credibly.profile.credibility import credibility
@@ -47,6 +53,9 @@ from credibly.types import Bounds
 __all__ = ["Baseline", "InputSet", "Kind", "Rows", "Study", "read_rows", "read_study"]
 
 _ASKED = "asked gamma"
+
+_LATER = ("loss", "outputs", "module", "space", "preprocess", "pick")
+"""What the first records did not have; of theirs it is not known."""
 
 
 class Baseline(Protocol):
@@ -171,6 +180,7 @@ class Study:
             "model": quick_digest(self.clf),
             _ASKED: "auto" if self.gamma == "auto" else float(self.gamma),
             "solver": repr(self.solver),
+            **_question(self.clf),
             "bounds": list(self.bounds) if self.bounds else None,
             "scores": sorted(self.scores),
             "baselines": {name: _words(value) for name, value in sorted(self.baselines.items())},
@@ -217,6 +227,8 @@ def _gamma_of(manifest: Path, own: Mapping[str, Any], dtype: torch.dtype | None)
         raise FileFormatError(f"{manifest}: cannot be read ({error!r}).") from error
     for name, value in own.items():
         known = before.get(name)
+        if name in _LATER and name not in before:
+            continue
         if not (same_gamma(known, value, dtype) if name == _ASKED else known == value):
             raise InvalidArgumentError(
                 "folder",
@@ -225,6 +237,18 @@ def _gamma_of(manifest: Path, own: Mapping[str, Any], dtype: torch.dtype | None)
                 remedy="Choose another folder, or remove this one.",
             )
     return gamma
+
+
+def _question(clf: Classifier) -> dict[str, str | None]:
+    """What is asked of the weights: another loss or space has other numbers with the same ones."""
+    return {
+        "loss": repr(clf.loss),
+        "outputs": clf.outputs,
+        "module": clf.module,
+        "space": None if clf.space is None else digest_of_space(clf.space),
+        "preprocess": None if clf.preprocess is None else digest_of_callable(clf.preprocess),
+        "pick": None if clf.pick is None else digest_of_callable(clf.pick),
+    }
 
 
 def _words(value: object) -> str:
