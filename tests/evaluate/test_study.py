@@ -291,6 +291,44 @@ def test_sets_that_make_no_study_are_refused(study, tmp_path):
         read_study(tmp_path / "nothing")
 
 
+@pytest.mark.parametrize(
+    "labels", [[0.5] * 8, [-1] * 8, [True] * 8, ["cat"] * 8, [[0]] * 8, 3, [], torch.tensor(0)]
+)
+def test_labels_that_are_no_classes_are_refused_before_the_work(labels):
+    with pytest.raises(cr.InvalidArgumentError, match=r"^`labels`.*whole numbers from 0"):
+        InputSet(models.inputs(8), labels, "ordinary")
+
+
+def test_arrays_and_lists_are_taken_and_other_inputs_named(study, net, tmp_path):
+    x, labels = models.inputs(8), torch.arange(8) % 3
+    whole = study.run({"clean": InputSet(x, labels, "ordinary")}, tmp_path)
+    for truth in (labels.numpy(), labels.tolist(), labels.double()):
+        for inputs in (x.numpy(), x.numpy):
+            sets = {"clean": InputSet(inputs, truth, "ordinary")}
+            assert_same(whole, study.run(sets, tmp_path))
+    with pytest.raises(cr.InvalidArgumentError, match=r"`inputs`.*list"):
+        InputSet(x.tolist(), labels, "ordinary")
+    net.calls = 0
+    with pytest.raises(cr.InvalidArgumentError, match="one number a sample, 8"):
+        study.run({"clean": InputSet(x, labels[:7], "ordinary")}, tmp_path / "few")
+    assert net.calls == 0  # told before the solve
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [("bounds", (1.0, 0.0)), ("bounds", torch.tensor([0.0, 1.0])), ("solver", cr.LBFGS)],
+)
+def test_bad_settings_are_refused_before_anything_is_written(study, name, bad):
+    with pytest.raises(cr.InvalidArgumentError, match=f"`{name}`"):
+        replace(study, **{name: bad})
+
+
+def test_bounds_of_numpy_can_be_written(study, tmp_path):
+    bounds = (np.float32(-9.0), np.float32(9.0))
+    replace(study, bounds=bounds).part("clean", some_sets()["clean"], tmp_path)
+    assert json.loads((tmp_path / "study.json").read_text())["bounds"] == [-9.0, 9.0]
+
+
 @pytest.mark.parametrize("gamma", [0.0, -1.0, float("nan"), float("inf"), "big", None, True])
 def test_a_gamma_that_is_none_is_refused_before_anything_is_written(gamma):
     with pytest.raises(cr.InvalidArgumentError, match="`gamma`"):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,16 +40,52 @@ class InputSet:
                 came=f"{self.kind!r} with{'out' if self.labels is None else ''} labels",
                 remedy="Outliers belong to no class; pass labels=None for them, and only for them.",
             )
+        if self.labels is not None:
+            object.__setattr__(self, "labels", _classes(self.labels))
+        if not callable(self.inputs):
+            object.__setattr__(self, "inputs", _tensor(self.inputs))
 
     def load(self) -> Tensor:
         """The inputs themselves."""
-        return self.inputs() if callable(self.inputs) else self.inputs
+        return _tensor(self.inputs()) if callable(self.inputs) else self.inputs
 
     def origin(self) -> str | None:
         """What tells these inputs from others without making them; None where nothing does."""
         if self.source is not None:
             return f"made: {self.source}"
         return None if callable(self.inputs) else f"sha256 {digest_of_tensor(self.inputs)}"
+
+
+def _tensor(inputs: object) -> Tensor:
+    """A tensor, also of a NumPy array; nothing else has bytes to be known by."""
+    if isinstance(inputs, np.ndarray) and inputs.dtype != object:
+        return torch.from_numpy(np.require(inputs, requirements=["C", "W"]))
+    if not isinstance(inputs, Tensor):
+        raise InvalidArgumentError(
+            "inputs",
+            expected="a tensor (n, ...), or a function that makes one",
+            came=type(inputs).__name__,
+            remedy="Stack the samples first, for example with torch.stack.",
+        )
+    return inputs
+
+
+def _classes(labels: object) -> Tensor:
+    """Numbers of classes, as a tensor; how many there should be is known with the inputs."""
+    try:
+        found = torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError):
+        found = torch.zeros(0)
+    number = found.dim() == 1 and found.dtype != torch.bool and not found.is_complex()
+    if not number or len(found) == 0 or not bool(((found >= 0) & (found == found.long())).all()):
+        raise InvalidArgumentError(
+            "labels",
+            expected="one class a sample (n,), as whole numbers from 0",
+            came=type(labels).__name__
+            + (f" of shape {tuple(found.shape)} of {found.dtype}" if found.numel() else ""),
+            remedy="Number the classes in the order of the model's outputs; outliers have None.",
+        )
+    return found
 
 
 def labels_of(inputs: InputSet, count: int) -> Tensor:

@@ -43,7 +43,13 @@ from credibly.model.fingerprint import (
     quick_digest,
 )
 from credibly.problem.weights import auto_gamma, check_gamma, same_gamma
-from credibly.profile.arguments import Progress, check_chunk_size, ticking
+from credibly.profile.arguments import (
+    Progress,
+    check_bounds,
+    check_chunk_size,
+    check_solver,
+    ticking,
+)
 from credibly.profile.credibility import credibility
 from credibly.profile.profile import Profile
 from credibly.solve.base import Solver
@@ -90,7 +96,10 @@ class Study:
     def __post_init__(self) -> None:
         check_classifier(self.clf)
         check_chunk_size(self.chunk_size)
-        check_gamma(self.gamma, self.clf.dtype)  # before anything is written
+        # all before anything is written
+        check_gamma(self.gamma, self.clf.dtype)
+        check_solver(self.solver, default=self.solver)
+        object.__setattr__(self, "bounds", check_bounds(self.bounds, torch.empty(0, 1)))
         both = set(self.scores) & set(self.baselines)
         if both:
             raise InvalidArgumentError(
@@ -201,6 +210,7 @@ class Study:
         }
 
     def _compute(self, inputs: InputSet, x: Tensor, gamma: float) -> Rows:
+        _check_columns(inputs, {}, len(x))  # before the work
         profile = credibility(
             self.clf, x, gamma=gamma, solver=self.solver, bounds=self.bounds,
             chunk_size=self.chunk_size,
