@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,17 @@ def whole_number(value: object) -> int | None:
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
         return None
     return int(value)
+
+
+def plain_values(values: object) -> Any:
+    """What torch can read: columns of tables and NumPy arrays as arrays in order, all else as is.
+
+    Of a pandas column torch would ask for the row that is called 0, and it takes no array that runs
+    backwards.
+    """
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    return np.require(values, requirements=["C", "W"]) if isinstance(values, np.ndarray) else values
 
 
 def per_sample(values: Tensor, like: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
@@ -169,3 +170,20 @@ def test_the_file_of_another_rule_is_named_with_who_reads_it(tmp_path):
     path.write_text("[]")
     with pytest.raises(cr.FileFormatError, match=r"not a file that Judge\.save wrote"):
         cr.Judge.load(path)
+
+
+def test_columns_of_tables_and_arrays_that_run_backwards_are_what_they_hold(clf, profile):
+    labels = profile.fit.argmax(1)
+    labels[::5] = (labels[::5] + 1) % 3
+    rows = np.arange(len(labels)) + 7  # as after a split: no row is called 0
+    column = pd.Series(labels.numpy(), index=rows)
+    backwards = labels.flip(0).numpy()[::-1]
+    expected = cr.SelectiveClassifier.for_risk(clf, profile, labels, 0.5)
+    right, score = labels == 0, profile.risk
+    for same in (column, backwards):
+        assert cr.SelectiveClassifier.for_risk(clf, profile, same, 0.5) == expected
+        found = cr.aurc(pd.Series(score.numpy(), index=rows), same == 0)
+        assert found == cr.aurc(score, right)
+    assert cr.bootstrap(torch.mean, pd.Series(score.numpy(), index=rows), n=9) == cr.bootstrap(
+        torch.mean, score, n=9
+    )

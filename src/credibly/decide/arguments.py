@@ -7,12 +7,13 @@ from torch import Tensor
 
 from credibly.decide.learned import TrustScore
 from credibly.errors import InvalidArgumentError
+from credibly.types import plain_values
 
 
 def checked_labels(labels: object, count: int, classes: int | None) -> Tensor:
     """Numbers of classes (N,) on the CPU, as int64; `classes` is how many, if that is known."""
     try:
-        found = torch.as_tensor(labels).cpu()
+        found = torch.as_tensor(plain_values(labels)).cpu()
     except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidArgumentError(
             "labels",

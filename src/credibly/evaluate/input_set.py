@@ -13,6 +13,7 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.evaluate.rows import NO_CLASS, Kind, slug
 from credibly.model.fingerprint import digest_of_tensor
+from credibly.types import plain_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,7 @@ def _tensor(inputs: object) -> Tensor:
 def _classes(labels: object) -> Tensor:
     """Numbers of classes, as a tensor; how many there should be is known with the inputs."""
     try:
-        found = torch.as_tensor(labels)
+        found = torch.as_tensor(plain_values(labels))
     except (TypeError, ValueError, RuntimeError):
         found = torch.zeros(0)
     number = found.dim() == 1 and found.dtype != torch.bool and not found.is_complex()
