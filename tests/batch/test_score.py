@@ -353,6 +353,7 @@ def test_a_model_that_does_not_fit_the_data_leaves_nothing_behind(clf, tmp_path,
         ({"gamma": -1.0}, "gamma"),
         ({"gamma": "large"}, "gamma"),
         ({"weights": [1.0]}, "weights"),
+        ({"gamma": 2.0, "weights": [1.0, 2.0, 3.0]}, "exactly one of gamma and weights"),
         ({"weights": "heavy"}, "weights"),
         ({"bounds": (1.0, 0.0)}, "bounds"),
         ({"chunk_size": 0}, "chunk_size"),
@@ -369,6 +370,22 @@ def test_bad_settings_are_refused_and_leave_nothing_behind(clf, data, out, setti
 def test_a_model_that_is_not_wrapped_is_refused(data, out):
     with pytest.raises(cr.InvalidArgumentError, match=r"credibly.Classifier\(net\)"):
         cr.score(nn.Linear(4, 3), data, out)
+
+
+def test_the_inputs_are_not_overwritten(clf, tmp_path):
+    table = tmp_path / "x.parquet"
+    pd.DataFrame(np.random.default_rng(0).normal(size=(5, 4))).rename(columns=str).to_parquet(table)
+    before = table.read_bytes()
+    (tmp_path / "other.parquet").symlink_to(table)
+    for out in (table, tmp_path / "other.parquet"):
+        with pytest.raises(cr.OutputError, match=r"is the file that is to be read.*another name"):
+            cr.score(clf, table, out, gamma=1.0, overwrite=True)
+    assert table.read_bytes() == before
+
+
+def test_whole_numbers_of_numpy_are_sizes(clf, data, out):
+    sizes = {"chunk_size": np.int64(4), "shard_size": np.int32(8)}
+    assert cr.score(clf, data, out, gamma=2.0, **sizes).rows == ROWS
 
 
 def test_a_missing_folder_and_a_folder_as_output_are_refused(clf, data, tmp_path):

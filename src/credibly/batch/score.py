@@ -92,12 +92,12 @@ def score(
     source = source.for_model(_checked(clf))
     check_chunk_size(chunk_size)
     check_chunk_size(shard_size)
-    shard = -(-shard_size // chunk_size) * chunk_size
-    job = Job(
-        clf, source, (), check_solver(solver, default=Hybrid()), _pair(bounds), chunk_size, shard
-    )
+    _check_one_source_of_weights(gamma, weights)
+    chunk = int(chunk_size)  # JSON has no whole numbers of NumPy
+    shard = -(-int(shard_size) // chunk) * chunk
+    job = Job(clf, source, (), check_solver(solver, default=Hybrid()), _pair(bounds), chunk, shard)
     shards = Shards(Path(out))
-    _check_output(shards, overwrite=overwrite)
+    _check_output(shards, source, overwrite=overwrite)
     wanted = plain(_settings(job, gamma, weights, fingerprint or known))
     shards.create()
     with locked(shards.lock, shards.out), ticking(progress) as tick:
@@ -123,7 +123,17 @@ def _checked(clf: Classifier) -> Classifier:
     return clf
 
 
-def _check_output(shards: Shards, *, overwrite: bool) -> None:
+def _check_one_source_of_weights(gamma: object, weights: object) -> None:
+    if weights is not None and not (isinstance(gamma, str) and gamma == "auto"):
+        raise InvalidArgumentError(
+            "gamma",
+            expected="exactly one of gamma and weights",
+            came="both",
+            remedy="Leave out one of them.",
+        )
+
+
+def _check_output(shards: Shards, source: Source, *, overwrite: bool) -> None:
     out = shards.out
     if not out.parent.is_dir():
         raise OutputError(f"{out}: the folder {out.parent} does not exist", remedy="Make it first.")
@@ -134,6 +144,8 @@ def _check_output(shards: Shards, *, overwrite: bool) -> None:
             f"{out}: the result is a Parquet file, whatever its name",
             remedy="Name it .parquet; pandas.read_parquet(...).to_csv(...) converts it.",
         )
+    if out.exists() and source.path.exists() and out.samefile(source.path):
+        raise OutputError(f"{out} is the file that is to be read", remedy="Choose another name.")
     if out.exists() and not overwrite and not shards.merged():
         raise OutputError(
             f"{out} exists already",
