@@ -95,7 +95,16 @@ def test_chunks_do_not_change_what_is_tried():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"chunk_size": 0}, {"probes": -3}, {"gradient_samples": 1.5}, {"bounds": (5, 1)}]
+    "settings",
+    [
+        {"chunk_size": 0},
+        {"probes": -3},
+        {"gradient_samples": 1.5},
+        {"bounds": (5, 1)},
+        {"radius": 0.0},
+        {"radius": -0.1},
+        {"radius": float("nan")},
+    ],
 )
 def test_impossible_settings_are_refused(solved, settings):
     clf, profile = solved

@@ -17,7 +17,7 @@ from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.problem.weights import as_numbers, resolve_weights
 from credibly.profile.arguments import check_bounds, check_chunk_size
 from credibly.profile.partial import Partial
-from credibly.solve.base import reach
+from credibly.solve.base import reach, require_positive
 from credibly.types import Array, Bounds, norm, per_sample, whole_number
 
 
@@ -134,6 +134,7 @@ def certify(
     check_chunk_size(chunk_size)
     bounds = check_bounds(bounds, clf.free_values(start))
     _check_counts(probes=probes, gradient_samples=gradient_samples)
+    require_positive("radius", radius)  # around nothing there is nothing better
     check_model(clf, start)
     w = resolve_weights(clf, start, gamma=gamma, weights=weights)
     duals, claimed = _as_multipliers(multipliers, start, w), _as_credences(credences, start, w)
