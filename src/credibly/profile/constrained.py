@@ -155,13 +155,17 @@ def _solution(
         for bad, good in zip(at.hopeless.tolist(), solved.tolist(), strict=True)
     )
     risk = torch.where(at.hopeless, torch.inf, problem.risk(at.x))
+
+    def known(values: Tensor) -> Tensor:  # what stood in for the others is no answer
+        return torch.where(per_sample(finite, values), values, torch.nan)
+
     return ConstrainedSolution(
-        x=problem.classifier.decode(at.x),
-        risk=torch.where(finite, risk, torch.nan),
-        multipliers=at.multipliers,
-        losses=at.losses,
-        violation=violation,
-        stationarity=at.stationarity,
+        x=problem.classifier.decode(known(at.x)),
+        risk=known(risk),
+        multipliers=known(at.multipliers),
+        losses=known(at.losses),
+        violation=known(violation),
+        stationarity=known(at.stationarity),
         status=status,
         passes=at.passes,
     )
