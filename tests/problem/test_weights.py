@@ -57,6 +57,17 @@ def test_auto_gamma_skips_samples_that_are_not_finite():
     assert cr.auto_gamma(CLF, broken) == pytest.approx(cr.auto_gamma(CLF, X), rel=1e-12)
 
 
+def test_auto_gamma_looks_at_the_model_as_every_door_does():
+    with pytest.raises(cr.ModelError, match=r"failed on a batch of shape \(2, 5\)"):
+        cr.auto_gamma(CLF, models.inputs(4, 5))
+    noisy = cr.Classifier(lambda x: CLF.net(x) + torch.rand_like(x[:, :1]) * x[:, :4])
+    with pytest.raises(cr.ModelError, match="the model is random"):
+        cr.auto_gamma(noisy, X)
+    coupled = cr.Classifier(lambda x: CLF.net(x - x.mean(0)))
+    with pytest.raises(cr.ModelError, match="samples are coupled"):
+        cr.auto_gamma(coupled, X)
+
+
 def test_auto_gamma_refuses_what_gives_no_number():
     with pytest.raises(cr.InvalidArgumentError, match="none of them finite"):
         cr.auto_gamma(CLF, torch.full((2, 6), math.nan, dtype=torch.float64))

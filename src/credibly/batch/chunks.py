@@ -15,7 +15,7 @@ from torch import Tensor
 from credibly.batch.report import FAILED, OUTSIDE, UNREADABLE
 from credibly.batch.shards import as_table
 from credibly.data.sources import Source
-from credibly.errors import CrediblyError, ModelError
+from credibly.errors import CrediblyError, InvalidArgumentError, ModelError
 from credibly.model.bound import InSpace, bind
 from credibly.model.classifier import Classifier
 from credibly.model.inputs import enter, finite_rows
@@ -111,7 +111,7 @@ def gamma_of(clf: Classifier, x: Tensor) -> float:
     except CrediblyError:
         raise
     except Exception as error:  # a model may raise anything
-        failing = _raising(partial(auto_gamma, clf), x, but=(CrediblyError,))
+        failing = _raising(partial(auto_gamma, clf), x, but=(InvalidArgumentError,))
         if not bool(failing.any() and (~failing & finite_rows(x)).any()):
             raise _model_failed(0, len(x), error) from error
         return auto_gamma(clf, torch.where(per_sample(failing, x), torch.nan, x))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
-from credibly.model.batches import check_evaluation_mode
+from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import loss_jacobian, losses_only, sketched_trace
 from credibly.model.inputs import enter, finite_rows
@@ -85,7 +85,7 @@ def auto_gamma(
         chunk_size: inputs handled at a time.
     """
     clf, x0 = enter(clf, x)
-    check_evaluation_mode(clf)
+    check_model(clf, x0)
     return _auto(clf, x0, kappa=kappa, sample=sample, chunk_size=chunk_size)
 
 
