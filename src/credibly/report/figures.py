@@ -11,11 +11,16 @@ from credibly.report import style
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
 
     from credibly.decide.coverage import CoverageCurve
     from credibly.profile.profile import Profile
+
+
+FEW_CLASSES = 5
+"""With fewer, bars keep the width they have with so many."""
 
 
 def sorted_profiles(profile: Profile, *, lines: int = 150) -> Figure:
@@ -87,25 +92,49 @@ def example(profile: Profile, sample: int, *, title: str) -> Figure:
     """One image, its counterfactual and its profile before and after."""
     figure, axes = style.panels(4, width=10.4, height=3.0, widths=(1, 1, 1, 1.5))
     before, after = profile.x0[sample, 0].cpu(), profile.perturbed[sample, 0].cpu()
-    for panel, pixels, name in zip(axes, (before, after, after - before), _COLUMNS, strict=False):
-        style.picture(panel, pixels.tolist(), signed=name == _COLUMNS[2])
+    for panel, pixels, name in zip(axes, (before, after, after - before), COLUMNS, strict=False):
+        style.picture(panel, pixels.tolist(), signed=name == COLUMNS[2])
         panel.set_title(name, fontsize=9, color=style.INK)
-    bars, count = axes[3], profile.credibility.shape[1]
-    places = torch.arange(count, dtype=torch.float64)
-    for values, offset, color, name in (
-        (profile.fit[sample], -0.2, style.SOFTMAX, "c0, before"),
-        (profile.credibility[sample], 0.2, style.PROFILE, "c+, after"),
-    ):
-        bars.barh((places + offset).tolist(), values.tolist(), 0.38, color=color, label=name)
-    style.tidy(bars, title="credibility of each class")
-    bars.set_yticks(places.tolist(), [profile.class_name(k) for k in range(count)])
-    bars.invert_yaxis()
-    style.legend_below(bars)
+    names = [profile.class_name(k) for k in range(profile.credibility.shape[1])]
+    class_bars(axes[3], profile, sample, names)
     figure.suptitle(title, fontsize=10, color=style.INK, x=0.01, ha="left")
     return figure
 
 
-_COLUMNS = ("x0", "x+", "difference")
+def class_bars(
+    panel: Axes, profile: Profile, sample: int, names: Sequence[str], *, most: int | None = None
+) -> None:
+    """c0 and c+ of the classes; if there are more than `most`, of the best at x0 or at x+."""
+    before, after = profile.fit[sample].cpu(), profile.credibility[sample].cpu()
+    title, shown = "credibility of each class", list(range(len(names)))
+    if most is not None and len(names) > most:
+        shown = _best(before, after, most)
+        title = f"credibility, best {most} of {len(names)}"
+    places = torch.arange(len(shown), dtype=torch.float64)
+    for values, offset, color, name in (
+        (before, -0.2, style.SOFTMAX, "c0, before"),
+        (after, 0.2, style.PROFILE, "c+, after"),
+    ):
+        height = (places + offset).tolist()
+        panel.barh(height, values[shown].tolist(), 0.38, color=color, label=name)
+    style.tidy(panel, title=title)
+    panel.set_yticks(places.tolist(), [names[k] for k in shown])
+    panel.invert_yaxis()
+    if len(shown) < FEW_CLASSES:  # two classes would fill the panel with two blocks
+        room = (FEW_CLASSES - len(shown)) / 2
+        panel.set_ylim(len(shown) - 0.5 + room, -0.5 - room)
+    style.legend_below(panel)
+
+
+def _best(before: Tensor, after: Tensor, most: int) -> list[int]:
+    """The classes that come first in either of two rankings, from most to least credible at x+."""
+    places = [values.argsort(descending=True, stable=True).argsort() for values in (before, after)]
+    first = torch.minimum(*places)
+    chosen = sorted(range(len(first)), key=lambda k: (int(first[k]), int(places[1][k])))[:most]
+    return sorted(chosen, key=lambda k: int(places[1][k]))
+
+
+COLUMNS = ("x0", "x+", "difference")
 
 
 def gallery(profile: Profile, chosen: Sequence[int], captions: Sequence[str]) -> Figure:
@@ -117,6 +146,6 @@ def gallery(profile: Profile, chosen: Sequence[int], captions: Sequence[str]) ->
             panel = axes[row * len(chosen) + column]
             style.picture(panel, pixels.tolist(), signed=row == 2)
             if column == 0:
-                panel.set_ylabel(_COLUMNS[row], fontsize=9, color=style.INK)
+                panel.set_ylabel(COLUMNS[row], fontsize=9, color=style.INK)
         axes[column].set_title(caption, fontsize=7.5, color=style.INK)
     return figure

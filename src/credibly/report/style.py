@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from matplotlib.figure import Figure
 
@@ -19,6 +19,8 @@ PROFILE = "#2563a8"
 SOFTMAX = "#d9822b"
 THIRD = "#3f8f5f"
 SHADES = ("#9cc3e8", "#4f8fcb", "#1d4e89")
+MANY_PIXELS = 200
+"""From this width on a picture has more pixels than its place in a figure, and is smoothed."""
 
 
 def panels(
@@ -66,16 +68,44 @@ def legend_below(axes: Axes) -> None:
     )
 
 
-def picture(axes: Axes, pixels: Sequence[Sequence[float]], *, signed: bool = False) -> None:
-    """Show grey pixels in [0, 1], or a signed difference in blue and red."""
-    limits = {"cmap": "RdBu_r", "vmin": -0.15, "vmax": 0.15} if signed else {
-        "cmap": "gray_r", "vmin": 0.0, "vmax": 1.0,
+def picture(
+    axes: Axes,
+    pixels: Any,
+    *,
+    signed: bool = False,
+    low: float = 0.0,
+    high: float = 1.0,
+    limit: float = 0.15,
+    inverted: bool = True,
+) -> None:
+    """Show pixels (h, w) in grey, (h, w, 3) in colour, or a signed difference in blue and red.
+
+    Args:
+        axes: where.
+        pixels: numbers, row by row.
+        signed: whether they are differences.
+        low: the value drawn as one end of the greys; colours must be in [0, 1].
+        high: the value drawn as the other end.
+        limit: the difference drawn in full colour.
+        inverted: whether high values are dark, as suits drawings of few bright pixels.
+    """
+    limits = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit} if signed else {
+        "cmap": "gray_r" if inverted else "gray", "vmin": low, "vmax": high,
     }  # fmt: skip
-    axes.imshow(pixels, interpolation="nearest", **limits)  # type: ignore[arg-type]
+    many = max(len(pixels), len(pixels[0])) > MANY_PIXELS
+    axes.imshow(pixels, interpolation="antialiased" if many else "nearest", **limits)
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():
         spine.set_color("#d5dae0")
+
+
+def plain(text: str, most: int = 30) -> str:
+    """Words from outside as a label: one line, not too long, and no formula between dollars."""
+    line = " ".join(text.split())
+    if len(line) > most:  # names that are long often differ at their end
+        line = f"{line[: most // 2].rstrip()}…{line[len(line) - (most - most // 2 - 1) :].lstrip()}"
+    return line.replace("$", r"\$")
 
 
 def png(figure: Figure, *, dots: int = 130) -> bytes:
