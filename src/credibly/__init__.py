@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from credibly.profile.profile import Profile
     from credibly.profile.tokens import token_movement
     from credibly.profile.tradeoff import Assumption2, TradeOff, try_assumption_2, try_tradeoff
+    from credibly.report.plot import plot_profile
     from credibly.solve.arrow_hurwicz import ArrowHurwicz
     from credibly.solve.base import Solver
     from credibly.solve.constrained import (
@@ -210,6 +211,7 @@ _HOME = {
     "open_source": "data.sources",
     "outlier_score": "decide.learned",
     "paired_difference": "decide.bootstrap",
+    "plot_profile": "report.plot",
     "prior_weights": "problem.weights",
     "read_study": "evaluate.study",
     "risk_coverage": "decide.metrics",
@@ -329,6 +331,7 @@ __all__ = [
     "open_source",
     "outlier_score",
     "paired_difference",
+    "plot_profile",
     "prior_weights",
     "read_study",
     "risk_coverage",
