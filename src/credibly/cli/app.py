@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from credibly.cli.commands import Command, Group
+from credibly.cli.decide import decide
 from credibly.cli.demo import demo
 from credibly.cli.env import env
 from credibly.cli.evaluate import evaluate
@@ -44,6 +45,7 @@ app.command(cls=Command)(demo)
 app.command(cls=Command)(sample)
 app.command(cls=Command)(inspect)
 app.command(cls=Command)(score)
+app.command(cls=Command)(decide)
 app.command(cls=Command)(evaluate)
 app.command(cls=Command)(env)
 

@@ -1,0 +1,193 @@
+"""`credibly decide`: what a rule that was saved says of the profiles that `score` wrote."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from credibly.cli import options as o
+from credibly.errors import FileFormatError, OutputError
+
+if TYPE_CHECKING:
+    from credibly.decide.rules import Answers
+
+Columns = Mapping[str, list[Any]]
+
+FORMAT, FORMAT_VERSION = "credibly.decisions", 1
+
+
+def decide(
+    profiles: Annotated[Path, typer.Argument(help="The Parquet file that `score` wrote.")],
+    *,
+    rule: Annotated[
+        Path,
+        typer.Option(
+            help="JSON file of a SelectiveClassifier, Judge, OutlierFlag or ConformalSets."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The .csv or .parquet file to write.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a finished output.")
+    ] = False,
+) -> None:
+    """Decide every row of PROFILES by a rule that was made and saved in Python."""
+    from credibly.decide.rules import answers, load_rule
+    from credibly.profile.parquet import read_parquet
+
+    _check(profiles, rule, out, overwrite=overwrite)
+    with o.plain_warnings():
+        loaded = load_rule(rule)
+        profile = read_parquet(profiles)
+        ids, statuses = _ids_and_statuses(profiles)
+        found = answers(loaded, profile)
+    names = [profile.class_name(k) for k in range(profile.fit.shape[1])]
+    columns = _columns(found, names, ids.to_pylist(), statuses)
+    if out.suffix.lower() == ".csv":
+        _write_whole(out, lambda path: _write_csv(path, columns))
+    else:
+        table = _as_table(columns, ids.type, _metadata(rule, profiles))
+        _write_whole(out, lambda path: _write_parquet(path, table))
+    _print(found, statuses, f"{rule.name}, a {type(loaded).__name__}", out)
+
+
+def _check(profiles: Path, rule: Path, out: Path, *, overwrite: bool) -> None:
+    """What can be said before anything is read."""
+    if not profiles.exists():
+        raise FileFormatError(f"{profiles}: no such file. `credibly score` writes it.")
+    if out.suffix.lower() not in (".csv", ".parquet"):
+        raise OutputError(
+            f"{out} ends neither in .csv nor in .parquet", remedy="Name it decisions.csv."
+        )
+    if not out.parent.is_dir():
+        raise OutputError(f"{out}: the folder {out.parent} does not exist", remedy="Make it first.")
+    if out.is_dir():
+        raise OutputError(f"{out} is a folder", remedy="Name a file, such as decisions.csv.")
+    if not out.exists():
+        return
+    for source in (profiles, rule):
+        if source.exists() and out.samefile(source):
+            raise OutputError(f"{out} is the file that is read", remedy="Choose another name.")
+    if not overwrite:
+        raise OutputError(
+            f"{out} exists already", remedy="Choose another name, or replace it with --overwrite."
+        )
+
+
+def _ids_and_statuses(path: Path) -> tuple[Any, list[str]]:
+    """Ids, or row numbers where there are none, and how each row ended, in the file's words."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        wanted = [name for name in ("id", "status") if name in file.schema_arrow.names]
+        table = file.read(columns=wanted)
+    own = "id" in wanted
+    ids = table.column("id") if own else pa.array(range(len(table)), pa.int64())
+    return ids, table.column("status").to_pylist()
+
+
+def _columns(found: Answers, names: list[str], ids: list[Any], statuses: list[str]) -> Columns:
+    return {
+        "id": ids,
+        "predicted": [None if k is None else names[k] for k in found.predicted],
+        "class": [None if k is None else names[k] for k in found.classes],
+        "class_number": list(found.classes),
+        "accepted": list(found.accepted),
+        **{name: list(values) for name, values in found.columns.items()},
+        "status": statuses,
+    }
+
+
+def _metadata(rule: Path, profiles: Path) -> dict[str, str]:
+    """What the decisions were made by, so that they can be traced."""
+    from pyarrow import parquet
+
+    made = parquet.read_schema(profiles).metadata or {}
+    settings = made.get(b"profile", made.get(b"settings", b"")).decode()
+    return {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "rule": rule.read_text("utf-8"),
+        "profile": settings,
+    }
+
+
+def _as_table(columns: Columns, ids: Any, metadata: dict[str, str]) -> Any:
+    """An Arrow table whose types do not depend on what the rows hold."""
+    import pyarrow as pa
+
+    kinds = {
+        "id": ids, "class_number": pa.int64(), "accepted": pa.bool_(), "flagged": pa.bool_(),
+        "set": pa.list_(pa.string()), "set_size": pa.int64(),
+    }  # fmt: skip
+    words = ("predicted", "class", "verdict", "status")
+    schema = pa.schema(
+        [
+            (name, kinds.get(name, pa.string() if name in words else pa.float64()))
+            for name in columns
+        ]
+    )
+    return pa.Table.from_pydict(dict(columns), schema=schema.with_metadata(metadata))
+
+
+def _write_parquet(path: Path, table: Any) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(table, path)
+
+
+def _write_csv(path: Path, columns: Columns) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        for row in zip(*columns.values(), strict=True):
+            writer.writerow([_cell(value) for value in row])
+
+
+def _cell(value: object) -> object:
+    """Empty where there is nothing; a set as a JSON list, since names may hold any sign."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+
+
+def _write_whole(out: Path, write: Any) -> None:
+    """Write the file whole or not at all."""
+    temporary = out.with_name(f"{out.name}.tmp")
+    try:
+        write(temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(out)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise OutputError(
+            f"{out} cannot be written: {error.strerror or error}",
+            remedy="Choose another place, or make room.",
+        ) from error
+
+
+def _print(found: Answers, statuses: list[str], rule: str, out: Path) -> None:
+    console = Console(highlight=False)
+    counts = found.counts
+    reasons = Counter(word for word, bad in zip(statuses, found.unusable, strict=True) if bad)
+    why = ", ".join(f"{count} {word}" for word, count in reasons.most_common())
+    lines = [
+        f"{len(found.classes)} rows in {out}, decided by {rule}",
+        f"{counts['answered']:>6} answered",
+        f"{counts['abstained']:>6} abstained",
+        f"{counts['unusable']:>6} unusable" + (f": {why}" if why else ""),
+        found.notes,
+    ]
+    console.print("\n".join(lines), markup=False, soft_wrap=True)
