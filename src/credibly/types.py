@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 Array = Tensor | NDArray[np.floating]
 """What a caller may bring: a tensor, or a NumPy array that becomes one."""
+
+Labels = Tensor | ArrayLike
+"""Numbers of classes: a tensor, or anything NumPy can read, such as a list or a pandas Series."""
 
 Model = Callable[..., object]
 """Anything that maps a batch of inputs to a batch of outputs."""
@@ -37,17 +39,6 @@ def whole_number(value: object) -> int | None:
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
         return None
     return int(value)
-
-
-def plain_values(values: object) -> Any:
-    """What torch can read: columns of tables and NumPy arrays as arrays in order, all else as is.
-
-    Of a pandas column torch would ask for the row that is called 0, and it takes no array that runs
-    backwards.
-    """
-    if hasattr(values, "to_numpy"):
-        values = values.to_numpy()
-    return np.require(values, requirements=["C", "W"]) if isinstance(values, np.ndarray) else values
 
 
 def per_sample(values: Tensor, like: Tensor) -> Tensor:

@@ -83,6 +83,77 @@ def test_labels_may_be_lists_and_small_integers(clf, profile):
     assert replace(decision, class_count=None).accuracy(truth) == 1.0
 
 
+def other_forms(values):
+    """The same numbers as users have them."""
+    array = values.numpy()
+    series = pd.Series(array, index=range(7, 7 + 3 * len(array), 3))
+    fixed = array.copy()
+    fixed.flags.writeable = False
+    return {
+        "series": series,
+        "read-only": fixed,
+        "of pandas": series.to_numpy(),
+        "nullable": series.convert_dtypes(),
+        "objects": series.astype(object),
+        "other byte order": array.astype(array.dtype.newbyteorder(">")),
+        "backwards": array[::-1].copy()[::-1],
+    }
+
+
+FORMS = tuple(other_forms(torch.arange(3)))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_labels_are_taken_as_users_have_them(clf, profile, form):
+    truth = profile.fit.argmax(1)
+    truth[::7] = (truth[::7] + 1) % 3
+    labels = other_forms(truth)[form]
+    rule = cr.SelectiveClassifier.for_risk(clf, profile, labels, 0.4)
+    assert rule == cr.SelectiveClassifier.for_risk(clf, profile, truth, 0.4)
+    sets = cr.ConformalSets.fit(clf, profile, labels)
+    assert sets == cr.ConformalSets.fit(clf, profile, truth)
+    decision = rule.decide(profile)
+    assert decision.accuracy(labels) == decision.accuracy(truth)
+    assert decision.summary(labels) == decision.summary(truth)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_metrics_take_them_likewise(profile, form):
+    score = profile.risk
+    right = torch.arange(len(score)) % 3 > 0
+    for given in (other_forms(right.long())[form], other_forms(right)[form]):
+        values = other_forms(score)[form]
+        assert cr.aurc(values, given) == cr.aurc(score, right)
+        assert cr.bootstrap(cr.aurc, values, given, n=5) == cr.bootstrap(cr.aurc, score, right, n=5)
+
+    def mean(values):
+        return values.double().mean()
+
+    found = cr.bootstrap(mean, other_forms(score)[form], n=5)
+    assert found == cr.bootstrap(mean, score, n=5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_attacks_and_studies_take_them_likewise(clf, form, tmp_path):
+    x, truth = models.inputs(6), torch.arange(6) % 3
+    labels = other_forms(truth)[form]
+    attack = cr.PGD(eps=0.1, steps=2)
+    assert torch.equal(attack(clf, x, labels), attack(clf, x, truth))
+    system = cr.System.bare()
+    assert torch.equal(system.judge(clf, x, labels).success, system.judge(clf, x, truth).success)
+    study = cr.Study(clf=clf, gamma=30.0, solver=cr.LBFGS(steps=1), scores={})
+    rows = study.run({"plain": cr.InputSet(x, labels, "ordinary")}, tmp_path)
+    assert torch.equal(rows["plain"].labels, truth)
+
+
+@pytest.mark.parametrize("bad", [["a", "b"], pd.Series(["a", "b"]), [[1], [1, 2]], [None, 1]])
+def test_a_study_and_an_attack_say_what_labels_are(clf, bad):
+    with pytest.raises(cr.InvalidArgumentError, match=r"`labels`.*clf.classes.index"):
+        cr.InputSet(models.inputs(2), bad, "ordinary")
+    with pytest.raises(cr.InvalidArgumentError, match=r"`labels`.*clf.classes.index"):
+        cr.PGD(eps=0.1, steps=2)(clf, models.inputs(2), bad)
+
+
 def test_a_summary_without_answers_says_so(clf, profile):
     rule = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5)
     decision = replace(rule, threshold=1e300).decide(profile)

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from credibly.decide.learned import TrustScore
 from credibly.errors import InvalidArgumentError
-from credibly.types import plain_values
 
 
-def checked_labels(labels: object, count: int, classes: int | None) -> Tensor:
-    """Numbers of classes (N,) on the CPU, as int64; `classes` is how many, if that is known."""
+def plain_tensor(values: object) -> Tensor:
+    """A tensor, or what NumPy reads as an array: lists, pandas Series of any index, other arrays.
+
+    Torch alone looks a Series up by its index, warns of arrays that are read-only, and refuses
+    those of the other byte order; a copy in order is none of these.
+    """
+    if isinstance(values, Tensor):
+        return values.detach()
+    array = np.array(values)
+    if array.dtype == object:  # whole numbers may be kept as objects
+        array = np.array(array.tolist())
+    return torch.as_tensor(array.astype(array.dtype.newbyteorder("="), order="C"))
+
+
+def plain_labels(labels: object, name: str = "labels") -> Tensor:
+    """The same for numbers of classes, with words for those who bring names."""
     try:
-        found = torch.as_tensor(plain_values(labels)).cpu()
+        return plain_tensor(labels)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidArgumentError(
-            "labels",
-            expected=f"one whole number a sample, {count}",
+            name,
+            expected="one whole number a sample",
             came=f"{type(labels).__name__} that is no tensor of numbers",
             remedy="Number the classes in the order of the model's outputs: "
             "[clf.classes.index(name) for name in names].",
         ) from error
+
+
+def checked_labels(labels: object, count: int, classes: int | None) -> Tensor:
+    """Numbers of classes (N,) on the CPU, as int64; `classes` is how many, if that is known."""
+    found = plain_labels(labels).cpu()
     whole = not found.is_floating_point() and not found.is_complex() and found.dtype != torch.bool
     if tuple(found.shape) != (count,) or not whole:
         raise InvalidArgumentError(

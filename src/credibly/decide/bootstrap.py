@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from credibly.decide.arguments import plain_tensor
 from credibly.decide.metrics import prepared
 from credibly.decide.ranking import Weigh
 from credibly.errors import InvalidArgumentError
-from credibly.types import Array, plain_values, real_number, whole_number
+from credibly.types import Array, real_number, whole_number
 
 _AT_A_TIME = 1 << 20
 """Weights held at a time: 8 MiB, which stays in the cache of most processors."""
@@ -168,7 +169,7 @@ def _counts(size: int, count: int, generator: torch.Generator) -> Tensor:
 
 def _by_rows(metric: Metric, arrays: Sequence[Array], *, separate: bool) -> Weigh:
     """Any function of arrays as one of weights: it is called on the rows that were drawn."""
-    tensors = [torch.as_tensor(plain_values(array)) for array in arrays]
+    tensors = [plain_tensor(array) for array in arrays]
     lengths = [len(tensor) for tensor in tensors]
 
     def call(times: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ from credibly.decide.records import (
 )
 from credibly.errors import FileFormatError, InvalidArgumentError, MissingExtraError
 from credibly.profile.profile import Profile, Settings
-from credibly.types import whole_number
+from credibly.types import Labels, whole_number
 
 FORMAT, FORMAT_VERSION = "credibly.conformal", 1
 
@@ -74,7 +74,7 @@ class ConformalSets:
         cls,
         clf: object,
         profile: Profile,
-        labels: Tensor,
+        labels: Labels,
         *,
         confidence: float = 0.9,
         probabilities: Source = "softmax",

@@ -13,8 +13,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from credibly.decide.arguments import plain_tensor
 from credibly.errors import InvalidArgumentError
-from credibly.types import Array, plain_values
+from credibly.types import Array
 
 Weigh = Callable[[Tensor], Tensor]
 """A metric of prepared data: weights (b, n) -> values (b,)."""
@@ -93,7 +94,7 @@ class Ranking:
 
 def checked_scores(score: Array, name: str) -> Tensor:
     """A vector (n,) of real numbers without NaN, in float64; infinities are allowed."""
-    values = torch.as_tensor(plain_values(score)).detach()
+    values = plain_tensor(score)
     if values.dim() != 1 or len(values) == 0 or values.is_complex():
         raise InvalidArgumentError(
             name,
@@ -114,7 +115,7 @@ def checked_scores(score: Array, name: str) -> Tensor:
 def checked_pair(score: Array, correct: Array, name: str = "score") -> tuple[Tensor, Tensor]:
     """Scores (n,) in float64 and whether each prediction is right (n,)."""
     values = checked_scores(score, name)
-    right = torch.as_tensor(plain_values(correct)).detach().to(values.device)
+    right = plain_tensor(correct).to(values.device)
     if right.shape != values.shape:
         raise InvalidArgumentError(
             name,

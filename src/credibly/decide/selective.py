@@ -26,6 +26,7 @@ from credibly.decide.records import (
 )
 from credibly.errors import FileFormatError, InvalidArgumentError
 from credibly.profile.profile import Profile, Settings
+from credibly.types import Labels
 
 FORMAT, FORMAT_VERSION = "credibly.selective", 1
 
@@ -79,13 +80,13 @@ class Decision:
             for c in self.classes
         ]
 
-    def accuracy(self, labels: Tensor) -> float:
+    def accuracy(self, labels: Labels) -> float:
         """Share of the answers that are right; NaN if there are none."""
         truth = checked_labels(labels, len(self.classes), self.class_count).tolist()
         right = [c == y for c, y in zip(self.classes, truth, strict=True) if c is not ABSTAINED]
         return sum(right) / len(right) if right else float("nan")
 
-    def summary(self, labels: Tensor | None = None) -> str:
+    def summary(self, labels: Labels | None = None) -> str:
         """A few lines a person reads."""
         answered = int(self.accepted.sum())
         unsolved = int(self.scores.isnan().sum())
@@ -156,7 +157,7 @@ class SelectiveClassifier:
         cls,
         clf: object,
         profile: Profile,
-        labels: Tensor,
+        labels: Labels,
         risk: float,
         *,
         confidence: float = 0.95,

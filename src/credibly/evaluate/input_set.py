@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from credibly.decide.arguments import plain_labels
 from credibly.errors import InvalidArgumentError
 from credibly.evaluate.rows import NO_CLASS, Kind, slug
 from credibly.model.fingerprint import digest_of_tensor
-from credibly.types import plain_values
+from credibly.types import Labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,14 +23,14 @@ class InputSet:
 
     Attributes:
         inputs: (n, ...), or a function that makes them, called only when they are needed.
-        labels: (n,); None for outliers, which have none.
+        labels: (n,), kept as a tensor; None for outliers, which have none.
         kind: 'ordinary' inputs are the reference for detection; exactly one set is such.
         source: for a function, what it makes, in words or as a digest: parts in a folder that were
             made of something else are refused. Tensors are known by their bytes.
     """
 
     inputs: Tensor | Callable[[], Tensor]
-    labels: Tensor | None
+    labels: Labels | None
     kind: Kind
     source: str | None = None
 
@@ -73,10 +74,7 @@ def _tensor(inputs: object) -> Tensor:
 
 def _classes(labels: object) -> Tensor:
     """Numbers of classes, as a tensor; how many there should be is known with the inputs."""
-    try:
-        found = torch.as_tensor(plain_values(labels))
-    except (TypeError, ValueError, RuntimeError):
-        found = torch.zeros(0)
+    found = plain_labels(labels)
     number = found.dim() == 1 and found.dtype != torch.bool and not found.is_complex()
     if not number or len(found) == 0 or not bool(((found >= 0) & (found == found.long())).all()):
         raise InvalidArgumentError(
@@ -91,7 +89,9 @@ def _classes(labels: object) -> Tensor:
 
 def labels_of(inputs: InputSet, count: int) -> Tensor:
     """One a sample (n,); -1 for outliers."""
-    return torch.full((count,), NO_CLASS) if inputs.labels is None else inputs.labels.long().cpu()
+    if inputs.labels is None:
+        return torch.full((count,), NO_CLASS)
+    return plain_labels(inputs.labels).long().cpu()  # a tensor by now, which types cannot say
 
 
 def ordinary_of(sets: Mapping[str, InputSet]) -> InputSet:

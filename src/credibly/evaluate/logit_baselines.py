@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from credibly.decide.arguments import plain_labels
 from credibly.decide.scores import over_p_norm
 from credibly.errors import InvalidArgumentError
 from credibly.evaluate.baseline import (
@@ -23,6 +24,7 @@ from credibly.evaluate.baseline import (
     need_positive,
 )
 from credibly.model.classifier import Classifier
+from credibly.types import Labels
 
 _HOT = "1 leaves the logits as they are."
 
@@ -122,7 +124,7 @@ class TemperatureScaled(LogitBaseline):
         need_positive("temperature", self.temperature, _HOT)
 
     @classmethod
-    def fit(cls, logits: Tensor, labels: Tensor) -> TemperatureScaled:
+    def fit(cls, logits: Tensor, labels: Labels) -> TemperatureScaled:
         """The temperature with the smallest mean cross-entropy on held-out data.
 
         With beta = 1 / T the mean cross-entropy is convex, so its slope has at most one root.
@@ -131,7 +133,7 @@ class TemperatureScaled(LogitBaseline):
             logits: of samples that were not trained on (n, K).
             labels: their classes (n,).
         """
-        z, right = _labelled(as_logits(logits), labels)
+        z, right = _labelled(as_logits(logits), plain_labels(labels))
         scale = float(z.abs().max())
         low, high = (power / scale if scale > 0 else 1.0 for power in (1e-6, 1e6))
         if not (scale > 0 and _slope(z, right, low) < 0 < _slope(z, right, high)):

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from credibly.decide.arguments import plain_labels
 from credibly.errors import InvalidArgumentError, MissingExtraError
 from credibly.model.batches import check_batch, check_classifier, check_evaluation_mode
 from credibly.model.bound import Bound
 from credibly.model.classifier import Classifier
 from credibly.model.inputs import finite_rows
 from credibly.profile.arguments import check_bounds, check_chunk_size
-from credibly.types import Array, Bounds, per_sample
+from credibly.types import Array, Bounds, Labels, per_sample
 
 _ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {
     "deepfool": ("L2DeepFoolAttack", {"steps": 50}),
@@ -33,7 +34,7 @@ def minimum_norm_attacks(
     *,
     bounds: Bounds,
     attacks: Sequence[str] | None = None,
-    labels: Tensor | None = None,
+    labels: Labels | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     chunk_size: int = 500,
 ) -> dict[str, Tensor]:
@@ -122,8 +123,8 @@ def _plain_inputs(clf: Classifier, x: Array, bounds: Bounds) -> tuple[Tensor, Bo
     return inputs, limits
 
 
-def _labels(labels: Tensor, outputs: Tensor) -> Tensor:
-    given = torch.as_tensor(labels)
+def _labels(labels: Labels, outputs: Tensor) -> Tensor:
+    given = plain_labels(labels)
     whole = not given.is_floating_point() and given.dtype != torch.bool
     right = whole and given.shape == outputs.shape[:1]
     if not right or bool(((given < 0) | (given >= outputs.shape[1])).any()):

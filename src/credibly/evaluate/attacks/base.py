@@ -11,6 +11,7 @@ from typing import ClassVar, NoReturn, Self
 import torch
 from torch import Tensor
 
+from credibly.decide.arguments import plain_labels
 from credibly.errors import InvalidArgumentError
 from credibly.evaluate.attacks.ball import Ball, Norm
 from credibly.evaluate.attacks.box import Box, check_box, plain_box
@@ -21,7 +22,7 @@ from credibly.model.classifier import Classifier
 from credibly.model.derivatives import gradient_of, losses_only, ordinary
 from credibly.model.inputs import enter, finite_rows
 from credibly.solve.base import require, require_positive, require_whole
-from credibly.types import Array, per_sample, real_number, whole_number
+from credibly.types import Array, Labels, per_sample, real_number, whole_number
 
 _REMEDY = "See docs/attacks.md for what each setting means."
 
@@ -99,7 +100,7 @@ class Attack(ABC):
             require(weighed, "system", "a system with gamma or weights", self.system, remedy)
 
     def __call__(
-        self, clf: Classifier, x: Array, labels: Tensor, *, target: Tensor | None = None
+        self, clf: Classifier, x: Array, labels: Labels, *, target: Tensor | None = None
     ) -> Tensor:
         """Perturbed inputs (n, ...), of each sample the one that is worst for the system.
 
@@ -114,7 +115,7 @@ class Attack(ABC):
         return self._joined(task, torch.cat(parts)[None])[0]
 
     def all_restarts(
-        self, clf: Classifier, x: Array, labels: Tensor, *, target: Tensor | None = None
+        self, clf: Classifier, x: Array, labels: Labels, *, target: Tensor | None = None
     ) -> Tensor:
         """What every restart found: (candidates, n, ...), most attacks have one a restart."""
         task = self._task(clf, x, labels, target)
@@ -134,7 +135,7 @@ class Attack(ABC):
         """The length of a step, also where it was left to the attack."""
         return 2.5 * self.eps / self.steps if self.step_size is None else float(self.step_size)
 
-    def _task(self, clf: Classifier, x: Array, labels: Tensor, target: Tensor | None) -> Task:
+    def _task(self, clf: Classifier, x: Array, labels: Labels, target: Tensor | None) -> Task:
         clf, x0 = _plain(clf, x)
         bounds = check_box(self.bounds, x0)
         with torch.inference_mode(False):
@@ -218,12 +219,10 @@ def checked_classes(
     name: str, classes: object, x: Tensor, count: int, *, unlike: Tensor | None = None
 ) -> Tensor:
     """Classes (n,) as whole numbers on the device of x, or a clear error."""
-    if not isinstance(classes, Tensor) or classes.is_floating_point() or len(x) != len(classes):
-        came = type(classes).__name__
-        if isinstance(classes, Tensor):
-            came = f"shape {tuple(classes.shape)} of {classes.dtype}"
-        _refuse_classes(name, len(x), count, came)
-    found = classes.detach().to(x.device).long()
+    given = plain_labels(classes, name)
+    if given.is_floating_point() or given.dim() == 0 or len(x) != len(given):
+        _refuse_classes(name, len(x), count, f"shape {tuple(given.shape)} of {given.dtype}")
+    found = given.to(x.device).long()
     if found.dim() != 1 or not bool(((found >= 0) & (found < count)).all()):
         _refuse_classes(
             name,
@@ -239,7 +238,7 @@ def checked_classes(
 def _refuse_classes(name: str, samples: int, count: int, came: str) -> NoReturn:
     raise InvalidArgumentError(
         name,
-        expected=f"a tensor of {samples} whole numbers, one a sample, from 0 to {count - 1}",
+        expected=f"{samples} whole numbers, one a sample, from 0 to {count - 1}",
         came=came,
         remedy="Pass classes as numbers, in the order of the model's outputs; targets differ from "
         "the labels.",

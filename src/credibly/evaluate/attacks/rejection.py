@@ -11,7 +11,7 @@ from credibly.evaluate.attacks.base import Attack
 from credibly.evaluate.attacks.system import Score, System, worst_verdict
 from credibly.model.classifier import Classifier
 from credibly.solve.base import require
-from credibly.types import Array, real_number
+from credibly.types import Array, Labels, real_number
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class RejectionAware:
         return self.inner.on(system)
 
     def __call__(
-        self, clf: Classifier, x: Array, labels: Tensor, *, target: Tensor | None = None
+        self, clf: Classifier, x: Array, labels: Labels, *, target: Tensor | None = None
     ) -> Tensor:
         """As of `Attack`: of what it finds aware and unaware, the worse for the system."""
         aware = self.attack
@@ -72,7 +72,7 @@ class RejectionAware:
         return torch.stack(found)[best, torch.arange(len(best), device=best.device)]
 
     def all_restarts(
-        self, clf: Classifier, x: Array, labels: Tensor, *, target: Tensor | None = None
+        self, clf: Classifier, x: Array, labels: Labels, *, target: Tensor | None = None
     ) -> Tensor:
         """As of `Attack`, of the aware attack alone."""
         return self.attack.all_restarts(clf, x, labels, target=target)

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
+from credibly.decide.arguments import plain_labels
 from credibly.errors import InvalidArgumentError
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only, ordinary
@@ -20,7 +21,7 @@ from credibly.profile.profile import Profile, Settings
 from credibly.solve.base import Solver, require, require_positive, require_whole
 from credibly.solve.hybrid import Hybrid
 from credibly.solve.status import Status
-from credibly.types import Bounds, real_number
+from credibly.types import Bounds, Labels, real_number
 
 Score = Callable[[Profile], Tensor]
 """Trust in each sample of a profile (n,), higher is better; see `credibly.decide.scores`."""
@@ -180,11 +181,11 @@ class System:
         return x if self.transform is None else ordinary(self.transform(x.detach())).detach()
 
     def judge(
-        self, clf: Classifier, x: Tensor, labels: Tensor, *, target: Tensor | None = None
+        self, clf: Classifier, x: Tensor, labels: Labels, *, target: Tensor | None = None
     ) -> Outcome:
         """Decide with the deployed solver, `chunk_size` samples at a time."""
-        parts, labels = [], labels.to(x.device)
-        target = None if target is None else target.to(x.device)
+        parts, labels = [], plain_labels(labels).to(x.device)
+        target = None if target is None else plain_labels(target, "target").to(x.device)
         for rows in torch.split(torch.arange(len(x), device=x.device), self.chunk_size):
             wanted = None if target is None else target[rows]
             parts.append(self._judge(clf, x[rows], labels[rows], wanted))

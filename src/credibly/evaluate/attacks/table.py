@@ -14,6 +14,7 @@ from credibly.evaluate.attacks.base import Attack
 from credibly.evaluate.attacks.rejection import RejectionAware
 from credibly.evaluate.attacks.system import System, worst_verdict
 from credibly.model.classifier import Classifier
+from credibly.types import Labels
 
 AnyAttack = Attack | RejectionAware
 CLEAN = "clean"
@@ -42,7 +43,7 @@ def worst_case(
     *,
     clf: Classifier,
     x: Tensor,
-    labels: Tensor,
+    labels: Labels,
     target: Tensor | None = None,
 ) -> WorstCase:
     """Judge what attacks found by the deployed system, image by image; the clean input counts, too.
@@ -151,7 +152,7 @@ class AttackTable:
 def try_attacks(
     clf: Classifier,
     x: Tensor,
-    labels: Tensor,
+    labels: Labels,
     *,
     attacks: Mapping[str, Callable[[float], AnyAttack]],
     radii: Sequence[float],
