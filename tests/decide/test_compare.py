@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import credibly as cr
+from credibly.decide.compare import FIRMER
 from tests.reference import models
 
 
@@ -63,6 +64,56 @@ def test_the_same_model_twice_differs_by_exactly_nothing(plain):
         for gap in by_pair.values():
             assert (gap.low, gap.value, gap.high) == (0.0, 0.0, 0.0)
     assert "(apart)" not in found.summary()
+
+
+def test_different_prices_are_said_first_and_can_hide_the_result(plain):
+    x = models.inputs(60)
+    both = {"flat": cr.Classifier(plain), "steep": cr.Classifier(Steeper(plain, x))}
+    own = cr.compare(both, x, gamma="auto")
+    first, second, *_ = own.summary().splitlines()
+    assert not own.one_price
+    for words in ("The prices differ", "not comparable", "Pass one number for all models"):
+        assert words in first
+    for name, gamma in own.gammas.items():
+        assert f"{name} {gamma:.4g}" in first
+        assert f"{name} {gamma:.4g}" in second
+    assert second.startswith("60 inputs; gamma: flat ")
+    same = cr.compare(both, x, gamma=own.gammas["flat"])
+    assert same.one_price
+    assert same.summary().startswith("60 inputs; gamma: flat ")
+    assert "prices differ" not in same.summary()
+    pair = ("flat", "steep")  # it looks as firm, since moving is sixteen times as dear for it
+    assert own.gammas["steep"] == pytest.approx(16 * own.gammas["flat"])
+    assert own.differences["relative shift"][pair].value == pytest.approx(0, abs=1e-6)
+    assert same.differences["relative shift"][pair].high < -0.05
+    assert "flat is firmer" not in own.summary()
+    assert "steep is firmer" not in own.summary()
+
+
+def test_every_row_says_which_way_is_firmer_and_the_test_models_agree(plain):
+    x = models.inputs(60)
+    both = {"flat": cr.Classifier(plain), "steep": cr.Classifier(Steeper(plain, x))}
+    found = cr.compare(both, x, gamma=100.0)
+    for measure, side in FIRMER.items():
+        for name in both:
+            (line,) = (
+                s for s in found.summary().splitlines() if s.startswith(f"{measure}, {name}:")
+            )
+            assert line.endswith(side)
+        gap = found.differences[measure][("flat", "steep")]
+        if side == "higher is firmer":
+            assert gap.low > 0
+        if side == "lower is firmer":
+            assert gap.high < 0
+        (line,) = (s for s in found.summary().splitlines() if s.startswith(f"{measure}, flat less"))
+        assert ("flat is firmer" in line) == (measure != "risk")
+    assert set(FIRMER) == set(found.means)
+
+
+def test_the_repr_is_short(plain):
+    clf = cr.Classifier(plain)
+    found = cr.compare({"a": clf, "b": clf}, models.inputs(12), gamma=30.0)
+    assert repr(found) == "Comparison(12 inputs; gamma: a 30, b 30)"
 
 
 def test_means_are_over_the_samples_that_both_could_solve(plain):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -37,11 +38,22 @@ MEASURES: dict[str, Callable[[Profile], Tensor]] = {
 }
 """Name -> one number a sample; the mean over samples is compared."""
 
+FIRMER = {
+    "class kept": "higher is firmer",
+    "relative shift": "lower is firmer",
+    "trust": "higher is firmer",
+    "gain": "lower is firmer",
+    "risk": "neither way is firmer by itself",
+}
+"""Which side of each measure speaks for predictions that hold. A model that hardly answers to its
+inputs has little to win by moving, and a steep one wins much by moving little: both have low risks.
+"""
+
 FEWEST = 10
 """Samples from which intervals are taken to mean something; resamples of fewer are too alike."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Means over the same inputs, with bootstrap intervals.
 
@@ -59,22 +71,53 @@ class Comparison:
     gammas: Mapping[str, float | None]
     samples: int
 
+    @property
+    def one_price(self) -> bool:
+        """Whether all models were asked with the same gamma; if not, measures do not compare."""
+        known = [gamma for gamma in self.gammas.values() if gamma is not None]
+        return all(math.isclose(gamma, known[0], rel_tol=1e-6) for gamma in known)
+
     def summary(self) -> str:
-        """One line a measure and model, and one a difference."""
+        """What was asked, one line a measure and model, and one a difference."""
         few = self.samples < FEWEST
-        lines = []
+        lines = [] if self.one_price else [self._about_prices()]
+        lines.append(f"{self.samples} inputs; gamma: {self._prices()}")
         if few:
             lines.append(
                 f"Only {self.samples} inputs: the intervals mean nothing below {FEWEST}, and no "
                 "difference is marked."
             )
         for measure, by_model in self.means.items():
+            side = FIRMER.get(measure, "")
             for model, mean in by_model.items():
-                lines.append(f"{measure}, {model}: {_words(mean)}")
+                lines.append(f"{measure}, {model}: {_words(mean)}  {side}".rstrip())
             for (left, right), gap in self.differences[measure].items():
-                apart = "" if few or gap.low <= 0 <= gap.high else "  (apart)"
+                apart = "" if few or gap.contains(0) else self._apart(measure, left, right, gap)
                 lines.append(f"{measure}, {left} less {right}: {_words(gap)}{apart}")
         return "\n".join(lines)
+
+    def _apart(self, measure: str, left: str, right: str, gap: Interval) -> str:
+        side = FIRMER.get(measure, "").partition(" ")[0]
+        if not self.one_price or side not in ("higher", "lower"):
+            return "  (apart)"
+        return f"  (apart)  {left if (gap.value > 0) is (side == 'higher') else right} is firmer"
+
+    def _prices(self) -> str:
+        return ", ".join(
+            f"{name} {'of each class' if gamma is None else f'{gamma:.4g}'}"
+            for name, gamma in self.gammas.items()
+        )
+
+    def _about_prices(self) -> str:
+        usual = next(gamma for gamma in self.gammas.values() if gamma is not None)
+        return (
+            f"The prices differ (gamma: {self._prices()}): risk and shift, and what follows from "
+            "them, are not comparable, and one price for all may turn the result round. "
+            f"Pass one number for all models, such as gamma={usual:.4g}."
+        )
+
+    def __repr__(self) -> str:
+        return f"Comparison({self.samples} inputs; gamma: {self._prices()})"
 
 
 def compare(
@@ -90,13 +133,14 @@ def compare(
 
     A model whose profile stays near its output (class kept, small relative shift, large trust)
     holds its predictions against small movements of the input. That says nothing about whether
-    they are right. With gamma='auto' every model gets the gamma of its own sensitivity, and risks
-    are then not comparable; pass a number to ask all of them the same question.
+    they are right. With gamma='auto' every model gets the gamma of its own sensitivity: a steep one
+    is asked at a higher price, which can turn the result round, and the summary then says so. Pass
+    a number, such as `auto_gamma` of one of them, to ask all of them the same question.
 
     Args:
         models: name -> classifier, at least two, of the same classes.
         x: inputs that all of them take.
-        gamma: as in `credibility`.
+        gamma: as in `credibility`; one number for all is what compares.
         solver: as in `credibility`.
         level: of the intervals.
         chunk_size: as in `credibility`.
