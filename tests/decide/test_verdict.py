@@ -85,6 +85,31 @@ def test_every_sample_has_a_verdict_and_every_verdict_an_advice(clf, population)
     assert all(verdict.advice.endswith(".") for verdict in cr.Verdict)
 
 
+def test_trust_promises_no_more_than_was_tested():
+    advice = cr.Verdict.TRUST.advice
+    assert advice.startswith("No alarm; ")
+    assert "some that do not belong raise none" in advice
+    assert len(advice) < 120
+
+
+def test_another_score_may_find_the_outliers(clf, population, tmp_path):
+    some = population[:200]
+    for other, score in (("gain", cr.OutlierFlag.learn(clf, some, score="gain").score),
+                         (cr.failure_score(some), cr.failure_score(some))):  # fmt: skip
+        judge = cr.Judge.learn(clf, some, outlier=other)
+        assert judge.scores == (cr.failure_score(some), score, cr.tamper_score(some))
+        flag = cr.OutlierFlag.learn(clf, some, score=other)
+        assert judge.thresholds[1] == flag.threshold
+        found = [verdict is cr.Verdict.OUTLIER for verdict in judge.judge(population)]
+        assert found == flag.flag(population).tolist()
+        judge.save(tmp_path / "judge.json")
+        assert cr.Judge.load(tmp_path / "judge.json") == judge
+    assert cr.Judge.learn(clf, some, outlier="shift") == cr.Judge.learn(clf, some)
+    for bad in (3, ["gain"], lambda p: p.risk):
+        with pytest.raises(cr.InvalidArgumentError, match=r"`outlier`.*TrustScore"):
+            cr.Judge.learn(clf, some, outlier=bad)
+
+
 def test_a_judge_survives_its_file(clf, population, tmp_path):
     judge = cr.Judge.learn(clf, population[:300])
     judge.save(tmp_path / "judge.json")

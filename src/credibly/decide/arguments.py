@@ -63,11 +63,11 @@ def checked_labels(labels: object, count: int, classes: int | None) -> Tensor:
     return found
 
 
-def check_score(score: object) -> None:
+def check_score(score: object, name: str = "score") -> None:
     """A score is a name, an object that can be written down, or None for the default."""
     if score is not None and not isinstance(score, str | TrustScore):
         raise InvalidArgumentError(
-            "score",
+            name,
             expected="the name of a score, or a TrustScore such as cr.failure_score(profile)",
             came=repr(score),
             remedy="docs/decisions.md lists the names; for a function of yours, write a subclass "

@@ -10,8 +10,10 @@ from enum import Enum
 from pathlib import Path
 
 from credibly.decide import thresholds
+from credibly.decide.arguments import check_score
 from credibly.decide.learned import (
     TrustScore,
+    as_score,
     failure_score,
     outlier_score,
     score_from_json,
@@ -51,7 +53,8 @@ class Verdict(Enum):
 
 
 _ADVICE = {
-    Verdict.TRUST: "Use the model's class.",
+    Verdict.TRUST: "No alarm; use the model's class if you know where the input comes from: "
+    "some that do not belong raise none.",
     Verdict.WRONG_CLASS_LIKELY: "Ask a person, who should look at the most credible classes.",
     Verdict.OUTLIER: (
         "The input gives up less credibility than almost any ordinary one: it may be of no class, "
@@ -81,7 +84,13 @@ class Judge:
 
     @classmethod
     def learn(
-        cls, clf: object, profile: Profile, *, false_alarms: float = 0.01, doubted: float = 0.1
+        cls,
+        clf: object,
+        profile: Profile,
+        *,
+        false_alarms: float = 0.01,
+        doubted: float = 0.1,
+        outlier: str | TrustScore | None = None,
     ) -> Judge:
         """Set thresholds by ordinary inputs; they need no labels.
 
@@ -92,7 +101,10 @@ class Judge:
                 distribution (split conformal); and as many tampered, about kept, since the scales
                 of that score are learned from the same profile.
             doubted: share of ordinary inputs whose class is to be doubted; about kept, likewise.
+            outlier: a name or a score, fixed beforehand, for "does it not belong?"; by default
+                `outlier_score()`. Which finds yours depends on what they are (docs/decisions.md).
         """
+        check_score(outlier, "outlier")
         check_own_profile(clf, profile)
         thresholds.check_share("doubted", doubted)
         thresholds.check_share("false_alarms", false_alarms)
@@ -103,12 +115,13 @@ class Judge:
                 came=repr(false_alarms),
                 remedy="0.01 is one in a hundred for outliers, and again for tampering.",
             )
-        scores = (failure_score(profile), outlier_score(), tamper_score(profile))
-        wrong, outlier, tampered = (
+        belonging = outlier_score() if outlier is None else as_score(outlier, profile)
+        scores = (failure_score(profile), belonging, tamper_score(profile))
+        wrong, foreign, tampered = (
             thresholds.for_false_alarms(score(profile), rate)
             for score, rate in zip(scores, (doubted, false_alarms, false_alarms), strict=True)
         )
-        return cls(scores, (wrong, outlier, tampered), profile.settings)
+        return cls(scores, (wrong, foreign, tampered), profile.settings)
 
     def judge(self, profile: Profile) -> tuple[Verdict, ...]:
         """One verdict a sample; what does not belong is said first, then what is likely wrong."""
