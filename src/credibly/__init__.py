@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         tamper_score,
     )
     from credibly.decide.metrics import augrc, aurc, auroc, e_aurc, fpr_at_tpr, risk_coverage
+    from credibly.decide.scores import path_score
     from credibly.decide.selective import ABSTAINED, Abstention, Decision, SelectiveClassifier
     from credibly.decide.verdict import Judge, Verdict
     from credibly.errors import (
@@ -212,6 +213,7 @@ _HOME = {
     "outlier_score": "decide.learned",
     "paired_difference": "decide.bootstrap",
     "plot_profile": "report.plot",
+    "path_score": "decide.scores",
     "prior_weights": "problem.weights",
     "read_study": "evaluate.study",
     "risk_coverage": "decide.metrics",
@@ -331,6 +333,7 @@ __all__ = [
     "open_source",
     "outlier_score",
     "paired_difference",
+    "path_score",
     "plot_profile",
     "prior_weights",
     "read_study",

@@ -17,6 +17,7 @@ def test_the_examples_of_the_page_run(tmp_path, monkeypatch, capsys):
     assert len(names["verdicts"]) == 20
     assert 0.3 < names["decision"].coverage <= 1
     assert names["sets"].shape == (20, 10)
+    assert names["trust"].shape == names["switch"].shape == (20,)
     assert not names["flag"].flag(names["new"]).all()
     assert (tmp_path / "profile.png").read_bytes().startswith(b"\x89PNG")
 

@@ -67,6 +67,30 @@ def test_the_switching_gamma_is_the_largest_at_which_another_class_is_ahead():
     assert float(found[:2].max()) > 0  # or the test has nothing to see
 
 
+def test_a_path_is_short_in_words_and_counts_what_changes():
+    x0 = models.inputs(40)
+    x0[3] = math.nan
+    path = cr.credibility_path(cr.Classifier(models.relu_network()), x0, [300.0, 30.0, 3.0])
+    assert repr(path) == "CredibilityPath(3 gammas from 300 to 3, 40 samples)"
+    switch = path.switching_gamma()
+    kept, changed = int((switch == 0).sum()), int((switch > 0).sum())
+    assert min(kept, changed) > 0  # or the test has nothing to see
+    lines = path.summary().splitlines()
+    assert lines[0] == "40 samples along 3 gammas from 300 to 3"
+    assert [int(line.split()[0]) for line in lines[1:]] == [kept, changed, 1]
+    middle = sorted(switch[switch > 0].tolist())[(changed - 1) // 2]
+    assert f"from gamma {middle:.4g} on" in lines[2]
+
+
+def test_the_score_of_a_path_is_public_and_orders_by_the_switching_gamma():
+    path = cr.credibility_path(
+        cr.Classifier(models.relu_network()), models.inputs(40), [300.0, 30.0, 3.0]
+    )
+    score, switch = cr.path_score(path), path.switching_gamma()
+    known = {300.0: -math.log(300), 30.0: -math.log(30), 3.0: -math.log(3), 0.0: -math.log(1.5)}
+    assert score.tolist() == pytest.approx([known[gamma] for gamma in switch.tolist()])
+
+
 def test_a_flat_model_has_no_gradient_anywhere_on_the_path():
     weight = torch.ones(6, 3, dtype=torch.float64, requires_grad=True)
     clf = cr.Classifier(lambda x: (0.0 * x) @ weight + torch.tensor([1.0, 2.0, 3.0]).double())

@@ -39,7 +39,7 @@ SHORT = GradientDescent(
 """From a neighbour's answer a few annealed steps are enough; measured in benchmarks/path.py."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CredibilityPath:
     """Profiles of the same inputs for several gamma, from the largest to the smallest."""
 
@@ -77,6 +77,27 @@ class CredibilityPath:
         found = (switched * gammas[:, None]).amax(0)
         solved = torch.stack([profile.usable for profile in self.profiles]).all(0)
         return torch.where(solved, found, torch.nan)
+
+    def summary(self) -> str:
+        """A few lines a person reads: for how many samples the answer changes, and where."""
+        switch = self.switching_gamma()
+        solved = switch[~switch.isnan()]
+        changed = solved[solved > 0]
+        lines = [
+            f"{len(switch)} samples along {self._range()}",
+            f"  {len(solved) - len(changed):>6} keep the model's class along the whole path",
+            f"  {len(changed):>6} change it"
+            + (f", half of them from gamma {changed.median():.4g} on" if len(changed) else ""),
+        ]
+        if len(solved) < len(switch):
+            lines.append(f"  {len(switch) - len(solved):>6} could not be solved")
+        return "\n".join(lines)
+
+    def _range(self) -> str:
+        return f"{len(self.gammas)} gammas from {self.gammas[0]:.4g} to {self.gammas[-1]:.4g}"
+
+    def __repr__(self) -> str:
+        return f"CredibilityPath({self._range()}, {len(self.profiles[0])} samples)"
 
 
 def credibility_path(
