@@ -261,3 +261,20 @@ def test_shares_outside_of_their_range_are_refused(bad):
         thresholds.for_coverage(torch.full((3,), math.nan), 0.5)
     with pytest.raises(cr.InvalidArgumentError, match="`labels`"):
         thresholds.for_risk(score, right[1:], 0.05, 0.95)
+
+
+@pytest.mark.parametrize(("first_error", "most"), [(0, 0), (33, 0), (34, 34), (200, 174)])
+def test_where_samples_abound_the_error_says_how_many_can_be_accepted(first_error, most):
+    score = torch.arange(700, 0, -1).double()
+    correct = torch.ones(700, dtype=torch.bool)
+    correct[first_error::20] = False
+    assert thresholds.samples_needed(0.01, 0.95) > 297
+    with pytest.raises(cr.InvalidArgumentError) as caught:
+        thresholds.for_risk(score, correct, 0.01, 0.95)
+    text = str(caught.value)
+    assert "Allow a larger risk, or bring more labelled samples." in text
+    assert "ask for less" not in text
+    assert f"accepts at most {most} of these 700 before the first error" in text
+    with pytest.raises(cr.InvalidArgumentError) as caught:
+        thresholds.for_risk(score[:200], correct[:200], 0.001, 0.95)
+    assert "before the first error" not in str(caught.value)  # 200 are too few, whoever is right

@@ -79,7 +79,7 @@ def test_a_path_is_short_in_words_and_counts_what_changes():
     assert lines[0] == "40 samples along 3 gammas from 300 to 3"
     assert [int(line.split()[0]) for line in lines[1:]] == [kept, changed, 1]
     middle = sorted(switch[switch > 0].tolist())[(changed - 1) // 2]
-    assert f"from gamma {middle:.4g} on" in lines[2]
+    assert f"at a gamma of {middle:.4g} (median)" in lines[2]
 
 
 def test_the_score_of_a_path_is_public_and_orders_by_the_switching_gamma():

@@ -68,8 +68,8 @@ def for_risk(score: Tensor, correct: Tensor, risk: float, confidence: float) -> 
             expected=f"enough labelled samples, right often enough, to promise a risk of {risk:g} "
             f"with confidence {confidence:g}",
             came=f"{len(values)} samples, {int(wrong.sum())} of them wrong",
-            remedy=f"At least {samples_needed(risk, confidence)} accepted samples without an error "
-            f"are needed; bring more, or ask for less. {possible}",
+            remedy=f"{_needed(values, wrong, risk, confidence)} Allow a larger risk, or bring more "
+            f"labelled samples. {possible}",
         )
     return passed
 
@@ -77,6 +77,19 @@ def for_risk(score: Tensor, correct: Tensor, risk: float, confidence: float) -> 
 def samples_needed(risk: float, confidence: float) -> int:
     """Accepted samples without any error from which `for_risk` can promise anything."""
     return math.ceil(math.log((1 - confidence) / LEVELS) / math.log1p(-risk))
+
+
+def _needed(values: Tensor, wrong: Tensor, risk: float, confidence: float) -> str:
+    """What a promise takes and, if there are samples enough, what the score makes of them."""
+    needed = samples_needed(risk, confidence)
+    words = f"At least {needed} accepted samples without an error are needed, and more with some"
+    if len(values) < needed:
+        return f"{words}."
+    most = max((kept for _, kept, errors in _levels(values, wrong) if not errors), default=0)
+    return (
+        f"{words}; at the {LEVELS} coverages that are tried, the score accepts at most {most} of "
+        f"these {len(values)} before the first error."
+    )
 
 
 def for_false_alarms(score: Tensor, rate: float, *, unsolved_are_flagged: bool = False) -> float:

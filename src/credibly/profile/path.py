@@ -87,7 +87,7 @@ class CredibilityPath:
             f"{len(switch)} samples along {self._range()}",
             f"  {len(solved) - len(changed):>6} keep the model's class along the whole path",
             f"  {len(changed):>6} change it"
-            + (f", half of them from gamma {changed.median():.4g} on" if len(changed) else ""),
+            + (f", at a gamma of {changed.median():.4g} (median)" if len(changed) else ""),
         ]
         if len(solved) < len(switch):
             lines.append(f"  {len(switch) - len(solved):>6} could not be solved")
