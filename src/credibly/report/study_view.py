@@ -9,6 +9,7 @@ from functools import cached_property
 
 from credibly.decide.bootstrap import Interval
 from credibly.evaluate.study_result import DetectionResult, SetResult, StudyResult
+from credibly.report import study_advice
 
 WITHOUT_SOLVE = ("max_softmax", "p_norm", "softmax_ratio")
 """Among the scores, but they only read the outputs."""
@@ -116,6 +117,7 @@ class StudyView:
         found.append(self._about_credible_under_attack())
         for kind, words in (("outliers", "inputs of no class"), ("attacked", "attacked inputs")):
             found.append(self._about_detection(kind, words))
+        found += study_advice.advice(self.result)
         return [sentence for sentence in found if sentence]
 
     def _about_accuracy(self) -> str:
@@ -150,8 +152,14 @@ class StudyView:
         own, base = (100 * part[n].metrics["aurc"] for n in (name, reference))
         return (
             f"{own:.2f} % against {base:.2f} % of {reference}, {_points(difference)}, "
-            f"which is {_verdict(difference, low_is_good=True)}"
+            f"which is {self._judged(difference)}"
         )
+
+    def _judged(self, difference: Interval) -> str:
+        """A difference of AURC in words; a handful of errors tells nothing apart."""
+        if study_advice.errors_of(self.result) < study_advice.FEWEST:
+            return "nothing that so few errors can tell apart"
+        return _verdict(difference, low_is_good=True)
 
     def _about_most_credible(self) -> str:
         part = self.ordinary
@@ -164,7 +172,7 @@ class StudyView:
             f"{100 * own:.1f} % of the ordinary inputs ({100 * (own - base):+.1f} points); ranked "
             f"by the ratio, its error averaged over coverages differs from the model's "
             f"with {self.result.reference} by {_points(difference)}, which is "
-            f"{_verdict(difference, low_is_good=True)}."
+            f"{self._judged(difference)}."
         )
 
     def _about_others(self, kind: str) -> str:

@@ -1,0 +1,131 @@
+"""What a study says to do for its model, derived from its numbers alone."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from credibly.decide.bootstrap import Interval, paired_difference
+from credibly.decide.metrics import aurc
+from credibly.decide.scores import SCORES
+from credibly.evaluate.study import Rows
+from credibly.evaluate.study_result import StudyResult
+
+DEFAULT = "failure_score"
+"""What rules rank by if nothing else is asked for."""
+
+FEWEST = 10
+"""Errors from which scores can be told apart; intervals over fewer hang on single inputs."""
+
+FREE = "max_softmax"
+"""The usual score that needs no solve."""
+
+
+def errors_of(result: StudyResult) -> int:
+    """Wrong answers among the ordinary inputs that count."""
+    part = result.sets[result.ordinary]
+    return part.samples - round(part.accuracy["model"] * part.samples)
+
+
+def advice(result: StudyResult) -> list[str]:
+    """Sentences to end with: what to rank errors by, or that nothing can be told."""
+    errors, rows = errors_of(result), result.rows.get(result.ordinary)
+    if errors == 0:
+        return []
+    if errors < FEWEST:
+        samples = result.sets[result.ordinary].samples
+        words = (
+            f"What to do: only {errors} of {samples} answers are wrong, and with fewer than "
+            f"{FEWEST} errors no score can be told from another. Bring more labelled inputs before "
+            "you choose one."
+        )
+        return [words]
+    if rows is None or DEFAULT not in rows.scores:
+        return []
+    scores, correct = _kept(rows)
+    found = [] if _classes(rows) > 2 else _alike(scores)
+    return [*found, _choice(result, scores, correct)]
+
+
+def _choice(result: StudyResult, scores: dict[str, Tensor], correct: Tensor) -> str:
+    """Another score a rule can use, where one is clearly better than the default; else that."""
+    gaps = {
+        name: paired_difference(
+            aurc, values, scores[DEFAULT], correct, n=result.resamples, seed=result.seed
+        )
+        for name, values in scores.items()
+        if name in SCORES
+    }
+    better = {name: gap for name, gap in gaps.items() if gap.high < 0}
+    if better:
+        best = min(better, key=lambda name: better[name].value)
+        return (
+            f"What to do: for this model rank errors by {best}: SelectiveClassifier.for_risk(clf, "
+            f"profile, labels, risk, score={best!r}). Its AURC is {_percent(scores[best], correct)}"
+            f" against {_percent(scores[DEFAULT], correct)} of the default of rules ({DEFAULT}), "
+            f"{_points(better[best])}, which is clearly better. It was picked on these very "
+            "inputs: make the rule from other labelled ones."
+        )
+    free = gaps.get(FREE)
+    also = (
+        "" if free is None or free.low > 0 else f"; {FREE}, without a solve, is not clearly worse"
+    )
+    return (
+        f"What to do: for this model leave the score of rules as it is ({DEFAULT}): of {len(gaps)} "
+        f"others that a rule can use, none ranks the errors clearly better{also}."
+    )
+
+
+def _alike(scores: dict[str, Tensor]) -> list[str]:
+    """Which scores are one and the same with two classes."""
+    left = [name for name, values in scores.items() if not _constant(values)]
+    groups = []
+    while left:
+        group = [left[0], *(n for n in left[1:] if _same_order(scores[left[0]], scores[n]))]
+        left = [name for name in left if name not in group]
+        groups.append(group)
+    same = "; ".join(", ".join(group) for group in groups if len(group) > 1)
+    flat = ", ".join(name for name, values in scores.items() if _constant(values))
+    found = []
+    if same:
+        found.append(
+            f"With two classes these scores put the inputs in the same order, and are one score: "
+            f"{same}."
+        )
+    if flat:
+        found.append(
+            f"With two classes these are the same for all inputs, and rank nothing: {flat}."
+        )
+    return found
+
+
+def _same_order(one: Tensor, other: Tensor) -> bool:
+    """Whether no two inputs are put in opposite orders, up to rounding."""
+    order = other.argsort(stable=True)
+    order = order[one[order].argsort(stable=True)]  # by the first; where it ties, by the other
+    back = -other[order].diff().min()
+    return bool(back <= 1e-6 * other[other.isfinite()].abs().max())
+
+
+def _constant(values: Tensor) -> bool:
+    return bool(values.max() - values.min() <= 1e-6 * values.abs().max())
+
+
+def _classes(rows: Rows) -> int:
+    """How many classes the rows show."""
+    return 1 + int(torch.cat([rows.labels, rows.predicted, rows.credible]).max())
+
+
+def _kept(rows: Rows) -> tuple[dict[str, Tensor], Tensor]:
+    """The samples that count: those for which all scores are numbers."""
+    known = {name: values for name, values in rows.scores.items() if not values.isnan().all()}
+    good = ~torch.stack([values.isnan() for values in known.values()]).any(0)
+    return {name: values[good].double() for name, values in known.items()}, rows.correct[good]
+
+
+def _percent(score: Tensor, correct: Tensor) -> str:
+    return f"{100 * aurc(score, correct):.2f} %"
+
+
+def _points(gap: Interval) -> str:
+    return f"{100 * gap.value:+.2f} points [{100 * gap.low:+.2f}, {100 * gap.high:+.2f}]"

@@ -1,0 +1,114 @@
+"""The findings of a study end with what to do, and only what the numbers carry."""
+
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import scale
+
+import credibly as cr
+from credibly.decide.bootstrap import paired_difference
+from credibly.decide.scores import SCORES
+from credibly.evaluate.baselines import LogitMargin, MaxSoftmax, NegativeEntropy
+from credibly.evaluate.study import Rows
+from credibly.evaluate.summary import summarise
+from credibly.report.study_view import StudyView
+
+
+def result(errors, *, free, own, other=0.0, count=400):
+    """A study with this many errors, known as well as these numbers say to three scores."""
+    g = torch.Generator().manual_seed(0)
+    labels = torch.randint(3, (count,), generator=g)
+    wrong = torch.zeros(count, dtype=torch.bool)
+    wrong[torch.randperm(count, generator=g)[:errors]] = True
+    predicted = torch.where(wrong, (labels + 1) % 3, labels)
+    noise = torch.randn(5, count, generator=g, dtype=torch.float64)
+    right = (~wrong).double()
+    scores = {
+        "max_softmax": free * right + noise[0],
+        "softmax_ratio": own * right + noise[1],
+        "predicted_ratio": own * right + noise[2],
+        "shift": other * right + noise[3],
+        "max softmax (rival)": free * right + noise[0],
+        "better than all (rival)": 9 * right + noise[4],
+    }
+    rows = {"plain": Rows("ordinary", labels, predicted, predicted, scores, {})}
+    return summarise(rows, resamples=200)
+
+
+def last(found):
+    return StudyView(found).sentences()[-1]
+
+
+def test_a_score_that_is_clearly_better_than_the_default_is_named_with_the_call():
+    found = result(60, free=4.0, own=0.5)
+    text = last(found)
+    assert "rank errors by max_softmax: SelectiveClassifier.for_risk(" in text
+    assert "score='max_softmax')" in text
+    rows = found.rows["plain"]
+    gap = paired_difference(
+        cr.aurc, rows.scores["max_softmax"], rows.scores["failure_score"], rows.correct, n=200
+    )
+    assert gap.high < 0
+    assert f"{100 * gap.value:+.2f} points [{100 * gap.low:+.2f}, {100 * gap.high:+.2f}]" in text
+    assert f"{100 * cr.aurc(rows.scores['max_softmax'], rows.correct):.2f} % against" in text
+    assert "make the rule from other labelled ones" in text
+    # what no rule can use is not advised, however good
+    assert "(rival)" not in text
+
+
+def test_of_several_better_ones_the_best_is_named():
+    assert "rank errors by shift:" in last(result(60, free=2.0, own=0.1, other=4.0))
+    assert "rank errors by max_softmax:" in last(result(60, free=4.0, own=0.1, other=2.0))
+
+
+@pytest.mark.parametrize(("free", "close"), [(2.0, True), (0.0, False)])
+def test_otherwise_the_default_is_left(free, close):
+    text = last(result(60, free=free, own=2.0))
+    assert "leave the score of rules as it is (failure_score): of 4 others" in text
+    assert "none ranks the errors clearly better" in text
+    assert ("max_softmax, without a solve, is not clearly worse" in text) == close
+
+
+@pytest.mark.parametrize("errors", [1, 9, 10])
+def test_a_handful_of_errors_tells_nothing_apart(errors):
+    sentences = StudyView(result(errors, free=4.0, own=0.1)).sentences()
+    few = errors < 10
+    words = f"only {errors} of 400 answers are wrong, and with fewer than 10 errors no score"
+    assert (words in sentences[-1]) == few
+    assert any("clearly" in s for s in sentences) != few
+
+
+def test_without_errors_or_rows_nothing_is_advised():
+    assert "no failures to rank" in " ".join(StudyView(result(0, free=1.0, own=1.0)).sentences())
+    assert not last(result(0, free=1.0, own=1.0)).startswith("What to do")
+    whole = result(60, free=4.0, own=0.5)
+    bare = cr.StudyResult(whole.reference, whole.resamples, whole.seed, whole.sets)
+    assert not last(bare).startswith("What to do")
+
+
+def test_scores_that_are_one_with_two_classes_are_said_to_be(tmp_path):
+    x, y = load_breast_cancer(return_X_y=True)
+    x = torch.tensor(scale(x))[:, :4]
+    clf = cr.from_sklearn(LogisticRegression().fit(x.numpy(), y))
+    study = cr.Study(
+        clf=clf, gamma=10.0, solver=cr.LBFGS(steps=5),
+        baselines={
+            "max softmax (rival)": MaxSoftmax(), "logit margin (rival)": LogitMargin(),
+            "negative entropy (rival)": NegativeEntropy(),
+        },
+    )  # fmt: skip
+    rows = study.run({"plain": cr.InputSet(x[:200], y[:200], "ordinary")}, tmp_path)
+    assert int((~rows["plain"].correct).sum()) >= 10
+    sentences = StudyView(summarise(rows, resamples=50)).sentences()
+    (same,) = (s for s in sentences if "put the inputs in the same order" in s)
+    group = next(g for g in same.partition(": ")[2].strip(".").split("; ") if "max_softmax" in g)
+    assert set(group.split(", ")) >= {
+        "softmax_ratio", "max_softmax", "max softmax (rival)", "logit margin (rival)",
+        "negative entropy (rival)",
+    }  # fmt: skip
+    assert "risk" not in group.split(", ")
+    (flat,) = (s for s in sentences if "rank nothing" in s)
+    assert set(flat.partition(": ")[2].strip(".").split(", ")) == {"p_norm", "min_max"}
+    assert sentences[-1].startswith("What to do: ")
+    assert set(SCORES) <= set(rows["plain"].scores)
