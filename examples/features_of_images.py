@@ -100,7 +100,7 @@ def table(rows: list[Row]) -> None:
     )
     for row in rows:
         solved = row.features > 0
-        gamma = f"{row.gamma:.3g}" if solved else "-"
+        gamma = f"{row.gamma:.4g}" if solved else "-"
         converged = f"{row.converged:.0%}" if solved else "-"
         print(
             f"{row.name:<22}{row.features or '-':>8}{gamma:>9}{row.passes:>8.1f}"

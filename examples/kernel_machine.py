@@ -28,7 +28,7 @@ def main(out: Path | None = None, *, small: bool = False) -> None:
     profile = cr.credibility(cr.from_sklearn(model), points, gamma="auto")
     trust = predicted_ratio(profile).numpy()
     right = model.predict(points) == labels
-    print(f"accuracy {right.mean():.1%} on {count} points, gamma {profile.gamma:.3g} (auto)")
+    print(f"accuracy {right.mean():.1%} on {count} points, gamma {profile.gamma:.4g} (auto)")
     print("trust               points  accuracy  mean |x+ - x0|")
     for name, chosen in thirds(trust):
         distance = profile.risk.sqrt().numpy()[chosen].mean()

@@ -100,7 +100,7 @@ def main(out: Path | None = None, *, small: bool = False) -> None:
     right = locked.fit.argmax(1) == test.y[:count]
     moves = [mean_move(profile, train) for profile in (locked, free)]
     print(
-        f"accuracy {right.double().mean():.1%} on {count} tumours, gamma {locked.gamma:.3g} (auto)"
+        f"accuracy {right.double().mean():.1%} on {count} tumours, gamma {locked.gamma:.4g} (auto)"
     )
     print("mean |move| in standard deviations   locked   free")
     for name, held, loose in zip(train.columns, *moves, strict=True):

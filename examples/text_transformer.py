@@ -206,7 +206,7 @@ def main(out: Path | None = None, *, small: bool = False) -> dict[str, float]:
             print(
                 f"wrong: {' '.join(texts[n])}\n  {swaps(clf, texts[n], words[n], int(labels[n]))}"
             )
-    print(f"\n{len(texts)} reviews, gamma {profile.gamma:.3g}")
+    print(f"\n{len(texts)} reviews, gamma {profile.gamma:.4g}")
     for name, value in found.items():
         print(f"{name:<38}{value:>7.1%}")
     if out is not None:

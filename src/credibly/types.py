@@ -41,6 +41,15 @@ def whole_number(value: object) -> int | None:
     return int(value)
 
 
+def to_type_again(number: float) -> str:
+    """The fewest digits that give the number when typed again, in the precision that holds it."""
+    with np.errstate(over="ignore"):
+        single = np.float32(number)
+    if float(single) == number:
+        return f"{float(str(single)):.9g}"
+    return repr(number)
+
+
 def per_sample(values: Tensor, like: Tensor) -> Tensor:
     """Shape one number a sample (n,) so that it multiplies `like` (n, ...)."""
     return values.reshape(-1, *([1] * (like.dim() - 1)))

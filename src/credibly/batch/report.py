@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from credibly.solve.status import Status
+from credibly.types import to_type_again
 
 OUTSIDE = "outside bounds"
 """Status of a row that breaks the bounds itself; its profile is NaN."""
@@ -46,7 +47,8 @@ class ScoreReport:
 
     def summary(self) -> str:
         """A few lines a person reads."""
-        weights = "weights of their own" if self.gamma is None else f"gamma {self.gamma:.6g}"
+        gamma = None if self.gamma is None else to_type_again(self.gamma)
+        weights = "weights of their own" if gamma is None else f"gamma {gamma}"
         fresh = max(self.rows - self.resumed, 0)
         speed = f", {fresh / self.seconds:.3g} rows/s" if fresh and self.seconds > 0 else ""
         lines = [f"{self.rows} rows in {self.path}, {weights}"]

@@ -107,7 +107,7 @@ def _tried(
     return {
         "checks": "passed",
         "classes": str(look.credibility.shape[1]),
-        "gamma": f"{look.gamma:.6g}, {kind}",
+        "gamma": f"{look.settings.weights_in_words().removeprefix('gamma ')}, {kind}",
         "passes a row": f"{passes}, of {len(look)} rows tried",
         "time": f"about {_duration(seconds * len(source))} for {len(source)} rows "
         f"({1000 * seconds:.3g} ms a row here; larger chunks are usually quicker)",

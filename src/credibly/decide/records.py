@@ -14,6 +14,7 @@ from credibly.model.batches import classifier_inside
 from credibly.model.classifier import Classifier
 from credibly.model.fingerprint import quick_digest
 from credibly.profile.profile import Profile, Settings
+from credibly.types import to_type_again
 
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 """What a file of our format with wrong content can cause."""
@@ -46,8 +47,8 @@ def _refuse_weights(expected: Settings, came: Settings) -> None:
     left, right = expected.weights, came.weights
     one, other = expected.gamma, came.gamma
     if one is not None and other is not None and len(left) == len(right):
-        remedy = f"Solve with gamma={one:.8g}, or choose a threshold of its own for it"
-        raise _other("weights", f"gamma {one:.8g}", f"gamma {other:.8g}", remedy)
+        remedy = f"Solve with gamma={to_type_again(one)}, or choose a threshold of its own for it"
+        raise _other("weights", expected.weights_in_words(), came.weights_in_words(), remedy)
     pairs = enumerate(zip(left, right, strict=False))
     first = next((k for k, (a, b) in pairs if not _same_weights((a,), (b,))), 0)
     raise _other(

@@ -20,6 +20,9 @@ from credibly.types import Array, real_number, whole_number
 EXACT_CLASSES = 32
 """Up to so many classes the automatic gamma uses the whole Jacobian, above it a sketch."""
 
+DIGITS = 4
+"""Of the automatic gamma, so that what is printed is the number itself and can be typed again."""
+
 PROBES = 16
 """Random-sign probes of the sketch; their seed is fixed, so the number is repeatable."""
 
@@ -70,11 +73,12 @@ def same_gamma(one: object, other: object, dtype: torch.dtype | None = None) -> 
 def auto_gamma(
     clf: Classifier, x: Nested = None, *, kappa: float = 1.0, sample: int = 64, chunk_size: int = 64
 ) -> float:
-    """Gamma from the model alone: kappa times the median of tr(A A^T) / K at the inputs.
+    """Gamma from the model alone: kappa times the median of tr(A A^T) / K, to four digits.
 
     A = dl/dx are the gradients of the K losses. With kappa = 1 the weights balance the model's own
     sensitivity, halfway between "nothing moves" and "everything is fitted". No labels are needed,
-    and rescaling the input space by a divides gamma by a^2, so that the profile stays the same.
+    and rescaling the input space by a divides gamma by a^2, so that the profile stays the same (up
+    to the rounding of gamma, which lets it be typed again).
 
     Args:
         clf: the classifier.
@@ -119,7 +123,7 @@ def _auto(
             came=f"a median squared gradient of {median}",
             remedy="Pass gamma as a number.",
         )
-    return positive(kappa, "kappa") * median
+    return float(f"{positive(kappa, 'kappa') * median:.{DIGITS}g}")
 
 
 def prior_weights(priors: Sequence[float] | Tensor, *, gamma: float) -> Tensor:

@@ -17,7 +17,7 @@ from credibly.errors import InvalidArgumentError
 from credibly.profile.certificate import Certificate
 from credibly.profile.partial import Partial
 from credibly.solve.status import Status
-from credibly.types import whole_number
+from credibly.types import to_type_again, whole_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,9 @@ class Settings:
 
     def weights_in_words(self) -> str:
         """'gamma 200', or that the classes have weights of their own."""
-        return "weights of their own" if self.gamma is None else f"gamma {self.gamma:.6g}"
+        if self.gamma is None:
+            return "weights of their own"
+        return f"gamma {to_type_again(self.gamma)}"
 
     def __repr__(self) -> str:
         """The weights as one number where they are, and the names of classes as their count."""
