@@ -88,9 +88,17 @@ def test_env_and_version_print_what_a_report_needs():
     assert cr.__version__ in RUNNER.invoke(app, ["--version"]).output
 
 
-def test_no_command_shows_the_help():
-    done = subprocess.run(
-        [sys.executable, "-c", "from credibly.cli import main; main()"],
+@pytest.mark.parametrize(
+    "start",
+    [
+        ["-c", "from credibly.cli import main; main()"],
+        ["-m", "credibly"],
+        ["-m", "credibly.cli"],
+    ],
+)
+def test_no_command_shows_the_help(start):
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, *start],
         capture_output=True,
         text=True,
         check=False,
