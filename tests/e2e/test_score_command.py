@@ -245,8 +245,10 @@ def test_weights_bounds_limit_and_images(capsys):
     said = capsys.readouterr().out
     assert "1 unreadable file: The file could not be read as an image" in said
     assert "NaN or infinity" not in said
-    assert credibly("inspect", "net:make", "images", "--limit", "2", "--size", "1x3") == 0
+    assert credibly("inspect", "net:make", "images", *options, "--limit", "2", "--size", "1x3") == 0
     assert "rows         2" in capsys.readouterr().out
+    assert credibly("inspect", "net:make", "images") == 2
+    assert "random, not trained. Pass the trained ones (--weights" in capsys.readouterr().err
 
 
 def test_the_pages_of_the_command_line_run(tmp_path, monkeypatch, capsys):

@@ -42,6 +42,23 @@ def wrapped():
 def function():
     return lambda x: x[:, :3]
 
+class Random(nn.Linear):
+    def __init__(self):
+        super().__init__(4, 3)
+
+def random_classifier():
+    return credibly.Classifier(Random().eval())
+
+class Alive(nn.Linear):
+    most = now = 0
+    def __init__(self):
+        Alive.now += 1
+        Alive.most = max(Alive.most, Alive.now)
+        torch.manual_seed(0)
+        super().__init__(4, 3)
+    def __del__(self):
+        Alive.now -= 1
+
 def broken():
     raise ZeroDivisionError("no weights here")
 
@@ -131,6 +148,25 @@ def test_a_module_that_cannot_be_imported_is_named(spec):
 def test_a_spec_of_another_form_is_refused(spec):
     with pytest.raises(cr.InvalidArgumentError, match=r"package\.module:attribute"):
         cr.load_classifier(spec)
+
+
+@pytest.mark.parametrize("attribute", ["Random", "random_classifier"])
+def test_random_weights_are_refused(factory, attribute):
+    with pytest.raises(cr.ModelError, match=r"are random, not trained.*--weights FILE") as caught:
+        cr.load_classifier(f"{factory}:{attribute}")
+    assert "inside the factory" in str(caught.value)
+
+
+def test_random_weights_are_no_matter_where_trained_ones_follow(factory, tmp_path):
+    trained = {"weight": torch.ones(3, 4), "bias": torch.zeros(3)}
+    save_file(trained, tmp_path / "w.safetensors")
+    loaded = cr.load_classifier(f"{factory}:Random", weights=tmp_path / "w.safetensors")
+    assert torch.equal(loaded.classifier.net.weight, trained["weight"])
+
+
+def test_the_look_at_the_weights_never_holds_two_models(factory):
+    loaded = cr.load_classifier(f"{factory}:Alive")
+    assert type(loaded.classifier.net).most == 1
 
 
 def test_weights_are_loaded(factory, tmp_path):

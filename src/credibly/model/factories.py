@@ -16,7 +16,12 @@ from torch import Tensor, nn
 from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, ModelError
 from credibly.model.classifier import Classifier
 from credibly.model.files import REMEDIES, LoadedClassifier, Wanted
-from credibly.model.fingerprint import digest_of_classifier, digest_of_file, digest_of_parts
+from credibly.model.fingerprint import (
+    digest_of_classifier,
+    digest_of_file,
+    digest_of_module,
+    digest_of_parts,
+)
 from credibly.model.losses import Loss
 
 
@@ -25,7 +30,7 @@ def load_python(spec: str, wanted: Wanted) -> LoadedClassifier:
     if wanted.weights is not None:
         _check_weights_file(wanted.weights)  # before code is run that may take its time
     found, home = imported(spec)
-    made, notes = _made(found, spec)
+    made, notes = _made(found, spec, filled_later=wanted.weights is not None)
     if isinstance(made, Classifier):
         _refuse_settings(spec, wanted)
         return _loaded(made, spec, [("code", _code(home))], notes)
@@ -126,14 +131,28 @@ def _beside(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
 
 
-def _made(found: object, spec: str) -> tuple[object, list[str]]:
+def _made(found: object, spec: str, *, filled_later: bool) -> tuple[object, list[str]]:
     """The model itself: a factory is called, and a module that it made is put into eval mode."""
     if isinstance(found, nn.Module | Classifier | Loss):
         return found, []
     if not (inspect.isclass(found) or inspect.isroutine(found)):
         return found, []
+    made = _called(found, spec)
+    if not filled_later:
+        once = _digest_of_weights(made)
+        if once is not None:
+            del made  # two copies of a large model may be too much
+            made = _called(found, spec)
+            _refuse_random(once, made, spec)
+    if isinstance(made, nn.Module) and any(module.training for module in made.modules()):
+        made.eval()
+        return made, ["the factory's module was in training mode; .eval() was called on it"]
+    return made, []
+
+
+def _called(factory: Callable[[], object], spec: str) -> object:
     try:
-        made = found()
+        return factory()
     except CrediblyError:
         raise
     except Exception as error:
@@ -141,10 +160,24 @@ def _made(found: object, spec: str) -> tuple[object, list[str]]:
             f"{spec} failed when called without arguments: {type(error).__name__}: {error}",
             remedy="Name a function that takes no arguments and returns the trained model.",
         ) from error
-    if isinstance(made, nn.Module) and any(module.training for module in made.modules()):
-        made.eval()
-        return made, ["the factory's module was in training mode; .eval() was called on it"]
-    return made, []
+
+
+def _digest_of_weights(made: object) -> str | None:
+    """None where there are no parameters that training could have set."""
+    net = made.net if isinstance(made, Classifier) else made
+    if not isinstance(net, nn.Module) or next(net.parameters(), None) is None:
+        return None
+    return digest_of_module(net)
+
+
+def _refuse_random(once: str, made: object, spec: str) -> None:
+    """Weights that differ from call to call were drawn, not loaded."""
+    if _digest_of_weights(made) != once:
+        raise ModelError(
+            f"{spec} gives other weights each time it is called: they are random, not trained",
+            remedy="Pass the trained ones (--weights FILE.safetensors, in Python weights=...), or "
+            "load them inside the factory.",
+        )
 
 
 def _moved(net: nn.Module, wanted: Wanted) -> nn.Module:

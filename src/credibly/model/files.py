@@ -86,7 +86,8 @@ def load_classifier(
     Args:
         spec: `package.module:attribute` or `path/to/file.py:attribute`, a module, a `Classifier` or
             a factory of either, called without arguments; a `.pt2` program of `torch.export`; a
-            fitted scikit-learn model as `.skops`; or `.pkl`, `.pickle`, `.joblib`.
+            fitted scikit-learn model as `.skops`; or `.pkl`, `.pickle`, `.joblib`. A factory is
+            called twice where no weights are passed: random ones differ, and are refused.
         weights: a safetensors file, loaded strictly into the module that `spec` names.
         outputs: as of `Classifier`; 'logits' where nothing else is said.
         loss: as of `Classifier`.
