@@ -94,6 +94,47 @@ def test_inspect_tells_the_model_the_data_and_the_cost(capsys):
 
 
 @pytest.mark.usefixtures("folder")
+def test_inspect_tells_what_goes_in_and_what_comes_out(capsys):
+    Path("wide.py").write_text("def model():\n    return lambda x: 9 * x\n")
+    x = np.eye(12)[np.repeat(np.arange(12), range(1, 13))] - 0.5
+    np.save("x.npy", x)
+    assert credibly("inspect", "wide.py:model", "x.npy") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "values -0.5 to 0.5 in the first 78 rows" in text
+    assert "predicted 11 12, 10 11, 9 10, 8 9, 7 8, 6 7, 5 6, 4 5, 4 more; 12 of 12 cl" in text
+    assert f"softmax {1 / (1 + 11 * np.exp(-9)):.3g} in the median" in text
+    assert "checks passed predicted" in text
+    Path("wide.py").write_text("def model():\n    return lambda x: 1 / 0 if x[-1, -1] > 0 else x\n")
+    assert credibly("inspect", "wide.py:model", "x.npy", "--gamma", "1") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "predicted the model fails on some of these rows (Zero" in text
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("largest", "least", "shape", "warned"),
+    [
+        (251.0, 0.0, (4, 1, 2, 2), True),
+        (2.0, 0.0, (4, 2, 2), True),
+        (1.5, 0.0, (4, 1, 2, 2), False),
+        (251.0, -1.0, (4, 1, 2, 2), False),
+        (256.0, 0.0, (4, 1, 2, 2), False),
+        (251.0, 0.0, (4, 4), False),
+    ],
+)
+def test_images_that_were_not_scaled_are_noticed(capsys, largest, least, shape, warned):
+    Path("flat.py").write_text("def model():\n    return lambda x: x.flatten(1)[:, :3] / 255\n")
+    x = np.random.default_rng(0).uniform(0, 1, size=shape)
+    x.flat[:2] = least, largest
+    np.save("x.npy", x)
+    assert credibly("inspect", "flat.py:model", "x.npy") == 0
+    said = capsys.readouterr()
+    words = f"warning: values reach {largest:.0f}: the model may expect 0 to 1"
+    assert (words in said.err) is warned
+    assert ("passed, 1 warning\n" in re.sub(" *\n", "\n", said.out)) is warned
+
+
+@pytest.mark.usefixtures("folder")
 def test_inspect_without_data_asks_for_it(capsys):
     assert credibly("inspect", "model.py:Slow") == 0
     assert "Name a file of inputs" in capsys.readouterr().out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
@@ -10,12 +12,21 @@ from rich.text import Text
 
 from credibly.cli import options as o
 from credibly.cli.spread import spread
+from credibly.errors import CrediblyWarning
 
 if TYPE_CHECKING:
-    from credibly.data.sources import Source
+    from torch import Tensor
+
+    from credibly.data.sources import Ids, Source
     from credibly.model.classifier import Classifier
     from credibly.model.files import LoadedClassifier
     from credibly.types import Bounds
+
+SHOWN = 8
+"""Classes that are named, the most frequent ones."""
+
+LEAST_OF_BYTES = 1.5
+"""A largest pixel above this was hardly meant to be at most 1."""
 
 TRIED = 16
 """Rows that are solved for an estimate of passes and time."""
@@ -32,17 +43,22 @@ def inspect(
     of_data: o.DataOptions,
 ) -> None:
     """Say what MODEL is; with DATA, check the model on it and estimate the cost of `score`."""
+    from credibly.batch.chunks import AUTO_ROWS
+
     console = Console(highlight=False)
-    with o.plain_warnings():
+    with o.plain_warnings() as shown:
         loaded = of_model.load(model)
         _print(console, "model", _about_model(loaded))
         if data is None:
             console.print("Name a file of inputs, too, and the model is checked on it.")
             return
         source = of_data.open(data).for_model(loaded.classifier)
-        _print(console, "data", _about_data(source))
+        ids, x = source.read(0, AUTO_ROWS)
+        _print(console, "data", {**_about_data(source, ids), "values": _about_values(x)})
         tried = _tried(loaded.classifier, source, o.as_gamma(gamma), bounds)
-        _print(console, "score", tried)
+        answers = _about_answers(loaded.classifier, x)
+        checks = f"passed{_counted(len(shown))}"
+        _print(console, "score", {"checks": checks, **answers, **tried})
 
 
 def _print(console: Console, title: str, facts: dict[str, str]) -> None:
@@ -81,10 +97,53 @@ def _about_model(loaded: LoadedClassifier) -> dict[str, str]:
     }
 
 
-def _about_data(source: Source) -> dict[str, str]:
-    ids, _ = source.read(0, 3)
+def _about_data(source: Source, ids: Ids) -> dict[str, str]:
     facts = {name: _words(value) for name, value in source.describe().items()}
-    return {**facts, "first ids": _words(ids), "fingerprint": source.fingerprint()}
+    return {**facts, "first ids": _words(ids[:3]), "fingerprint": source.fingerprint()}
+
+
+def _about_values(x: Tensor) -> str:
+    """The range of the inputs; images that nobody divided by 255 give a warning."""
+    finite = x[x.isfinite()]
+    if not len(finite):
+        return "none is a number"
+    low, high = float(finite.min()), float(finite.max())
+    if x.dim() in (3, 4) and low >= 0 and LEAST_OF_BYTES < high <= 255:
+        warnings.warn(
+            f"values reach {high:.4g}: the model may expect 0 to 1 (--scale 255 divides them)",
+            CrediblyWarning,
+            stacklevel=2,
+        )
+    return f"{low:.4g} to {high:.4g} in the first {len(x)} rows"
+
+
+def _about_answers(clf: Classifier, x: Tensor) -> dict[str, str]:
+    """What the model says of the first rows: all of one class, or never sure, is worth a look."""
+    import torch
+
+    from credibly.model.derivatives import losses_only
+    from credibly.model.inputs import enter, finite_rows
+    from credibly.model.losses import CrossEntropy
+
+    usable = x[finite_rows(x)].to(device=clf.device, dtype=clf.dtype)
+    if not len(usable):
+        return {}
+    try:
+        losses = torch.cat([losses_only(*enter(clf, part)) for part in torch.split(usable, 64)])
+    except Exception as error:  # noqa: BLE001  # a model may raise anything; `score` goes on
+        return {"predicted": f"the model fails on some of these rows ({type(error).__name__})"}
+    counts = Counter(losses.argmin(1).tolist())
+    named = ", ".join(f"{clf.class_name(k)} {count}" for k, count in counts.most_common(SHOWN))
+    more = f", {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
+    facts = {"predicted": f"{named}{more}; {len(counts)} of {losses.shape[1]} classes"}
+    if isinstance(clf.loss, CrossEntropy):
+        largest = (-losses.amin(1)).exp().median()
+        facts["softmax"] = f"{float(largest):.3g} in the median, of the predicted class"
+    return facts
+
+
+def _counted(warned: int) -> str:
+    return f", {warned} warning{'s'[: warned > 1]}" if warned else ""
 
 
 def _words(value: object) -> str:
@@ -105,7 +164,6 @@ def _tried(
     passes = f"{float(usable.median()):.0f} in the median" if len(usable) else "none was solved"
     kind = "set by the first rows" if gamma == "auto" else "as given"
     return {
-        "checks": "passed",
         "classes": str(look.credibility.shape[1]),
         "gamma": f"{look.settings.weights_in_words().removeprefix('gamma ')}, {kind}",
         "passes a row": f"{passes}, of {len(look)} rows tried",

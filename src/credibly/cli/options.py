@@ -216,17 +216,19 @@ def as_options(advice: str) -> str:
 
 
 @contextmanager
-def plain_warnings() -> Iterator[None]:
-    """Print each of credibly's warnings once, as a line."""
+def plain_warnings() -> Iterator[list[str]]:
+    """Print each of credibly's warnings once, as a line; gives those that were printed."""
+    shown: list[str] = []
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         text = f"warning: {message}"
+        shown.append(text)
         Console(stderr=True).print(text, style="yellow", markup=False, soft_wrap=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("once", CrediblyWarning)
         warnings.showwarning = show
-        yield
+        yield shown
 
 
 def _split(values: list[str] | None) -> list[str]:
