@@ -79,6 +79,10 @@ def test_rows_are_those_of_the_one_call(clf, data, out):
     assert report.statuses["non finite input"] == 3
     assert sum(report.statuses.values()) == report.rows == ROWS
     assert "3 non finite input" in report.summary()
+    for line in profile.summary().splitlines():
+        if line.startswith(("  class unchanged", "  distance")):
+            assert line in report.summary()
+    assert "class unchanged by the trade-off: " in report.summary()
     assert not (out.parent / "profiles.parquet.parts").exists()
 
 
@@ -241,6 +245,13 @@ def test_the_metadata_tells_what_the_rows_were_made_with(clf, data, out):
     assert stored["settings"]["classes"] == list(CLASSES)
     assert stored["settings"]["versions"]["torch"] == torch.__version__
     assert stored["settings"]["bounds"] == [-50.0, 50.0]
+
+
+def test_a_run_without_a_solved_row_says_nothing_of_movement(clf, tmp_path, out):
+    np.save(tmp_path / "x.npy", np.full((3, 4), np.nan))
+    report = cr.score(clf, tmp_path / "x.npy", out, gamma=1.0)
+    assert report.unchanged is report.distances is None
+    assert "distance" not in report.summary()
 
 
 def test_rows_outside_the_bounds_get_a_status_and_stop_nobody(clf, tmp_path, out):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from credibly.solve.status import Status
 from credibly.types import to_type_again
 
@@ -16,6 +18,8 @@ FAILED = "model failed"
 
 UNREADABLE = "unreadable file"
 """Status of a row whose own file could not be read; its profile is NaN."""
+
+_SOLVED = [status.label for status in Status if status.usable]
 
 _ADVICE = {status.label: status.advice for status in Status} | {
     OUTSIDE: "The row itself lies outside the bounds; its profile is NaN.",
@@ -36,6 +40,8 @@ class ScoreReport:
         statuses: how many rows ended in which status.
         gamma: the number in use, also where it was 'auto'; None for weights of their own.
         seconds: time of this run.
+        unchanged: share of the solved rows whose most credible class is the predicted one.
+        distances: |x+ - x0| of the solved rows, the median and the largest.
     """
 
     path: Path
@@ -44,6 +50,8 @@ class ScoreReport:
     statuses: dict[str, int]
     gamma: float | None
     seconds: float
+    unchanged: float | None = None
+    distances: tuple[float, float] | None = None
 
     def summary(self) -> str:
         """A few lines a person reads."""
@@ -54,5 +62,27 @@ class ScoreReport:
         lines = [f"{self.rows} rows in {self.path}, {weights}"]
         for name, count in sorted(self.statuses.items(), key=lambda pair: -pair[1]):
             lines.append(f"  {count:>6} {name}: {_ADVICE[name]}")
+        if self.unchanged is not None and self.distances is not None:
+            median, most = self.distances
+            lines.append(f"  class unchanged by the trade-off: {self.unchanged:.1%}")
+            lines.append(f"  distance |x+ - x0|: median {median:.4g}, most {most:.4g}")
         kept = f"; {self.resumed} rows were finished before" if self.resumed else ""
         return "\n".join([*lines, f"  {self.seconds:.1f} s{speed}{kept}"])
+
+
+def movement(path: Path) -> tuple[float | None, tuple[float, float] | None]:
+    """What the trade-off did to the solved rows of a file: `unchanged` and `distances`."""
+    from pyarrow import parquet
+
+    kept, risks = 0, [torch.empty(0, dtype=torch.float64)]
+    columns = ["status", "predicted", "most_credible", "risk"]
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=columns):
+            frame = batch.to_pandas()
+            solved = frame[frame["status"].isin(_SOLVED)]
+            kept += int((solved["predicted"] == solved["most_credible"]).sum())
+            risks.append(torch.from_numpy(solved["risk"].to_numpy("float64", copy=True)))
+    distance = torch.cat(risks).sqrt()
+    if not len(distance):
+        return None, None
+    return kept / len(distance), (float(distance.median()), float(distance.max()))

@@ -14,7 +14,7 @@ from torch import Tensor
 from credibly.batch.chunks import AUTO_ROWS, Job, gamma_of, prepared, solve_chunk, solved
 from credibly.batch.lock import locked
 from credibly.batch.manifest import FORMAT, FORMAT_VERSION, Manifest, plain, require_same, versions
-from credibly.batch.report import ScoreReport
+from credibly.batch.report import ScoreReport, movement
 from credibly.batch.shards import Shards, require_table_extra
 from credibly.data.sources import Source, open_source
 from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, OutputError
@@ -108,8 +108,11 @@ def score(
         resumed = _solve_shards(replace(job, weights=manifest.weights), shards, tick)
         statuses = shards.merge(-(-len(source) // shard), _metadata(manifest))
         shards.remove()
+    moved = movement(shards.out)
     seconds = time.monotonic() - started
-    return ScoreReport(shards.out, len(source), resumed, dict(statuses), manifest.gamma, seconds)
+    return ScoreReport(
+        shards.out, len(source), resumed, dict(statuses), manifest.gamma, seconds, *moved
+    )
 
 
 def _checked(clf: Classifier) -> Classifier:
