@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import skops.io
+from sklearn.linear_model import LogisticRegression
 
 from credibly.cli.app import app
 
@@ -111,6 +113,38 @@ def test_labels_from_numbers_and_from_names_agree(capsys):
     one, two = numbers(Path("named"))["sets"], numbers(Path("numbered"))["sets"]
     assert one == two
     assert one["ordinary"]["samples"] == 20
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("column", ["grade", "rating"])
+def test_whole_numbers_that_are_names_of_classes_are_taken_by_name(column):
+    frame = pd.read_csv("x.csv").assign(grade=lambda f: 1 + (f["a"] > 0) + (f["b"] > 1))
+    frame["rating"] = frame["grade"].astype(float)
+    frame.drop(columns="truth").to_csv("graded.csv", index=False)
+    features = frame[["a", "b", "c"]]
+    skops.io.dump(LogisticRegression(C=1e3).fit(features, frame[column]), "m.skops")
+    options = ["--labels", column, "--resamples", "100", "--gamma", "1", "--out", "o"]
+    unused = {"grade": "rating", "rating": "grade"}[column]
+    assert credibly("evaluate", "m.skops", "graded.csv", "--drop", unused, *options) == 0
+    assert numbers(Path("o"))["sets"]["ordinary"]["accuracy"]["model"] > 0.9
+
+
+@pytest.mark.usefixtures("folder")
+def test_labels_in_another_order_are_noticed(capsys):
+    model = "credibly.data.sample:classifier"
+    assert credibly("sample", "--out", "sample.npz", "--images", "24") == 0
+    with np.load("sample.npz") as arrays:
+        np.save("wrong.npy", (arrays["labels"] + 1) % 10)
+        np.save("right.npy", arrays["labels"])
+    capsys.readouterr()
+    base = ["evaluate", model, "sample.npz", "--gamma", "200", "--resamples", "100", "--labels"]
+    for name in ("wrong", "right"):
+        assert credibly(*base, f"{name}.npy", "--out", name) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        words = "Guessing one of 10 classes could do as well: the labels may stand in another order"
+        assert (words in said) is (name == "wrong")
+        page = Path(name, "index.html").read_text("utf-8")
+        assert ("Guessing one of 10 classes" in page) is (name == "wrong")
 
 
 @pytest.mark.usefixtures("folder")

@@ -84,7 +84,7 @@ class Evaluation:
         clf, solver = loaded.classifier, Hybrid(effort=effort)
         ordinary, outliers = ordinary.fitted(clf), [inputs.fitted(clf) for inputs in outliers]
         x = ordinary.x
-        y = _labels(clf, ordinary, labels, limited=limited)
+        y, count = _labels(clf, ordinary, labels, limited=limited)
         check_bounds(bounds, x)
         sets = {"ordinary": InputSet(x, y, "ordinary")}
         for text in attacks:
@@ -104,6 +104,7 @@ class Evaluation:
         facts = {
             "data": dict(ordinary.facts),
             "labels": digest_of_parts([("labels", str(y.tolist()))]),
+            "classes": count,
             "model file": loaded.description,
             "fingerprint": loaded.fingerprint,
             "outliers": {inputs.name: dict(inputs.facts) for inputs in outliers},
@@ -183,7 +184,8 @@ def parsed_attack(text: str, bounds: Bounds | None) -> PGD:
 
 def _labels(
     clf: Classifier, ordinary: Inputs, place: tuple[Path, str | None], *, limited: bool
-) -> Tensor:
+) -> tuple[Tensor, int]:
+    """True classes of the rows, and how many classes the model has."""
     bound, few = enter(clf, ordinary.x[:2])
     check_model(bound, few)
     with torch.no_grad():
@@ -197,7 +199,7 @@ def _labels(
             came=f"{len(labels)} in {place[0].name}",
             remedy="They go with the rows in order; --limit takes the first of both.",
         )
-    return labels[:rows]
+    return labels[:rows], count
 
 
 def _check_shape(inputs: Inputs, ordinary: Inputs) -> None:

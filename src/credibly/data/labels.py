@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from credibly.data.sources import ARRAYS, TABLES
-from credibly.errors import FileFormatError, InvalidArgumentError, MissingExtraError
+from credibly.errors import (
+    CrediblyWarning,
+    FileFormatError,
+    InvalidArgumentError,
+    MissingExtraError,
+)
 
 _FORMS = "a file or an array or column of one: labels.npy, arrays.npz:labels, table.csv:label"
 _USUAL = ("labels", "label", "y", "target", "class")
@@ -55,6 +61,9 @@ def label_place(spec: str | None, data: Path) -> tuple[Path, str | None]:
 def read_labels(path: Path, key: str | None, *, classes: Sequence[str] | int) -> Tensor:
     """Numbers of classes (n,).
 
+    Whole numbers count the classes from 0; where some do not, but all are names of classes (1 and
+    2, say), they are taken as names.
+
     Args:
         path: `.npy`, `.npz`, `.safetensors`, `.csv`, `.tsv` or `.parquet`.
         key: the array or column; where there is only one, or one of a usual name, it needs none.
@@ -86,10 +95,10 @@ def raw_labels(path: Path, key: str | None) -> NDArray[Any]:
 
 def _as_numbers(values: NDArray[Any], classes: Sequence[str] | int, path: Path) -> NDArray[Any]:
     if values.dtype.kind in "iub":
-        return values.astype(np.int64)
+        return _by_numeric_name(values.astype(np.int64), classes)
     if values.dtype.kind == "f":
         if bool((np.isfinite(values) & (values == np.floor(values))).all()):
-            return values.astype(np.int64)
+            return _by_numeric_name(values.astype(np.int64), classes)
         raise FileFormatError(f"{path}: labels are missing, or no whole numbers.")
     words = [str(value).strip() for value in values.tolist()]
     names = {} if isinstance(classes, int) else {name: k for k, name in enumerate(classes)}
@@ -97,13 +106,42 @@ def _as_numbers(values: NDArray[Any], classes: Sequence[str] | int, path: Path) 
     if not unknown:
         return np.array([names[word] for word in words], dtype=np.int64)
     if all(word.isdecimal() for word in words):
-        return np.array([int(word) for word in words], dtype=np.int64)
+        return _by_numeric_name(np.array([int(word) for word in words], dtype=np.int64), classes)
     raise InvalidArgumentError(
         "labels",
         expected=f"names of classes: {', '.join(names) or 'the model has none'}",
         came=f"{', '.join(map(repr, unknown[:4]))} in {path.name}",
         remedy="Name the classes (--classes), or write numbers from 0.",
     )
+
+
+def _by_numeric_name(numbers: NDArray[Any], classes: Sequence[str] | int) -> NDArray[Any]:
+    """The same labels, or the classes that they name, where the names are whole numbers."""
+    if isinstance(classes, int):
+        return numbers
+    names = {_whole(name): k for k, name in enumerate(classes)}
+    found = set(numbers.tolist())
+    if not found <= names.keys() or all(names[number] == number for number in found):
+        return numbers
+    if all(0 <= number < len(classes) for number in found):
+        warnings.warn(
+            f"labels from {min(found)} to {max(found)} were taken as counted from 0, but classes "
+            f"have such names, too ({', '.join(classes[:4])}, ...). If names are meant, write "
+            "the labels as numbers from 0.",
+            CrediblyWarning,
+            stacklevel=4,
+        )
+        return numbers
+    return np.array([names[number] for number in numbers.tolist()], dtype=np.int64)
+
+
+def _whole(name: str) -> int | None:
+    """A name such as '2' or '2.0' as a number; None for words."""
+    try:
+        number = float(name)
+    except ValueError:
+        return None
+    return int(number) if number.is_integer() else None
 
 
 def _values(path: Path, key: str | None) -> NDArray[Any]:

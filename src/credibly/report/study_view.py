@@ -112,7 +112,8 @@ class StudyView:
 
     def sentences(self) -> list[str]:
         """The findings in plain words, also where they speak against the profile."""
-        found = [self._about_accuracy(), *self._about_failures(), self._about_most_credible()]
+        found = [self._about_accuracy(), self._about_guessing(), *self._about_failures()]
+        found.append(self._about_most_credible())
         found += [self._about_others("shifted"), self._about_others("attacked")]
         found.append(self._about_credible_under_attack())
         for kind, words in (("outliers", "inputs of no class"), ("attacked", "attacked inputs")):
@@ -128,6 +129,20 @@ class StudyView:
             f"ordinary inputs{left}. A score is judged by how well it puts the wrong answers "
             "last: the numbers below are error rates among the answered inputs, averaged over all "
             "shares that one may choose to answer (AURC), so lower is better."
+        )
+
+    def _about_guessing(self) -> str:
+        """A doubt about the labels, where the accuracy is within two deviations of a guess."""
+        part, count = self.ordinary, self.result.settings.get("classes")
+        if not isinstance(count, int) or count < 2 or not part.samples:
+            return ""
+        guess = 1 / count
+        if part.accuracy["model"] > guess + 2 * math.sqrt(guess * (1 - guess) / part.samples):
+            return ""
+        return (
+            f"Guessing one of {count} classes could do as well: the labels may stand in another "
+            "order than the rows, or number the classes otherwise than the model does. Make sure "
+            "of them before you read on."
         )
 
     def _about_failures(self) -> list[str]:
