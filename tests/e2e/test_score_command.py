@@ -14,8 +14,10 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import skops.io
 import torch
 from safetensors.torch import save_file
+from sklearn.linear_model import LogisticRegression
 
 import credibly as cr
 from credibly.cli import options
@@ -290,6 +292,35 @@ def test_weights_bounds_limit_and_images(capsys):
     assert "rows         2" in capsys.readouterr().out
     assert credibly("inspect", "net:make", "images") == 2
     assert "random, not trained. Pass the trained ones (--weights" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["inspect", "model.py:Slow", "x.csv", "--drop", "name"],
+        ["score", "model.py:Slow", "x.csv", "--id", "name", "--out", "o.parquet"],
+        ["evaluate", "model.py:Slow", "x.csv", "--drop", "name", "--labels", "y.npy", "--out", "o"],
+        ["score", "array.skops", "x.csv", "--id", "name", "--out", "o.parquet"],
+    ],
+)
+def test_a_label_among_the_features_is_named(capsys, command):
+    np.save("y.npy", np.zeros(90, int))
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    skops.io.dump(LogisticRegression().fit(x, x[:, 0] > 0), "array.skops")
+    assert credibly(*command) == 2
+    said = capsys.readouterr().err
+    assert "it was given 4 columns as features: 'a', 'b', 'c', 'label'. If one is none" in said
+    assert "(--drop NAME), or name the features (--columns a,b). " in said
+    assert "4" in said.partition("; it was")[0]
+
+
+def test_other_faults_of_a_model_say_nothing_of_columns(folder, capsys):
+    (folder / "noisy.py").write_text(
+        "import torch\ndef model():\n    return lambda x: x + torch.rand_like(x)\n"
+    )
+    assert credibly("inspect", "noisy.py:model", "x.csv", "--columns", "a,b,c") == 2
+    assert "columns" not in capsys.readouterr().err
 
 
 def test_the_pages_of_the_command_line_run(tmp_path, monkeypatch, capsys):

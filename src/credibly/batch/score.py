@@ -16,6 +16,7 @@ from credibly.batch.lock import locked
 from credibly.batch.manifest import FORMAT, FORMAT_VERSION, Manifest, plain, require_same, versions
 from credibly.batch.report import ScoreReport, movement
 from credibly.batch.shards import Shards, require_table_extra
+from credibly.data.columns import naming_columns
 from credibly.data.sources import Source, open_source
 from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, OutputError
 from credibly.model.checks import check_model
@@ -214,7 +215,8 @@ def _resolved(job: Job, gamma: float | Literal["auto"], weights: Any) -> tuple[f
     x, outside = prepared(job, read)
     with undisturbed(x) as x:
         clf, x0 = enter(job.clf, x)
-        check_model(clf, x0)
+        with naming_columns(getattr(job.source, "columns", None)):
+            check_model(clf, x0)
         if weights is None and gamma == "auto":
             _require_rows(job, read, outside)
             gamma = gamma_of(job.clf, x)

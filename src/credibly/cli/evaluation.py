@@ -15,6 +15,7 @@ from torch import Tensor
 from credibly.batch.lock import locked
 from credibly.batch.shards import require_table_extra, writing
 from credibly.cli import options as o
+from credibly.data.columns import naming_columns
 from credibly.data.labels import read_labels
 from credibly.errors import FileFormatError, InvalidArgumentError, OutputError
 from credibly.evaluate.attacks.ball import Norm
@@ -187,7 +188,8 @@ def _labels(
 ) -> tuple[Tensor, int]:
     """True classes of the rows, and how many classes the model has."""
     bound, few = enter(clf, ordinary.x[:2])
-    check_model(bound, few)
+    with naming_columns(ordinary.facts.get("columns")):
+        check_model(bound, few)
     with torch.no_grad():
         count = bound.losses(few).shape[1]
     labels = read_labels(*place, classes=clf.classes or count)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from credibly.errors import FileFormatError, InvalidArgumentError
+from credibly.errors import FileFormatError, InvalidArgumentError, ModelError
 from credibly.model.classifier import Classifier
 
 
@@ -74,6 +75,24 @@ def in_order_of_fit(
             remedy=f"If they are none, drop them: --drop {shlex.quote(','.join(extra))}.",
         )
     return tuple(names)
+
+
+@contextmanager
+def naming_columns(columns: Sequence[str] | None) -> Iterator[None]:
+    """Where a model fails on the rows of a table, say which columns it was given."""
+    try:
+        yield
+    except (ModelError, InvalidArgumentError) as error:
+        raised = isinstance(error, ModelError) and error.__cause__ is not None
+        shaped = isinstance(error, InvalidArgumentError) and error.argument == "x"
+        if columns is None or not (raised or shaped):
+            raise
+        raise ModelError(
+            f"{str(error).removesuffix(error.remedy).rstrip(' .')}; it was given {len(columns)} "
+            f"columns as features: {_listed(columns)}",
+            remedy="If one is none, such as the label, leave it out (--drop NAME), or name the "
+            f"features (--columns a,b). {error.remedy}",
+        ) from error
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:
