@@ -133,7 +133,7 @@ def test_a_judge_answers_what_is_to_be_trusted(folder, new, capsys):
         np.testing.assert_allclose(frame[name], score(new).numpy(), rtol=1e-14)
     said = capsys.readouterr().out
     assert "1 no profile: It could not be solved" in said
-    assert f"{verdicts.count(cr.Verdict.TRUST):>6} trust: Use the model's class." in said
+    assert f"{verdicts.count(cr.Verdict.TRUST):>6} trust: No alarm" in said
 
 
 def test_a_flag_answers_what_is_not_flagged(folder, new):

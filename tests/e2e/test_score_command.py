@@ -328,17 +328,24 @@ def test_the_pages_of_the_command_line_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "path", list(sys.path))
     text = (ROOT / "docs" / "command-line.md").read_text("utf-8")
     blocks = re.findall(r"```(sh|python)\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 9
+    assert len(blocks) == 14
     for language, code in blocks:
+        file = re.match(r"# (\w+\.py)\n", code)
+        if file:
+            Path(file[1]).write_text(code, "utf-8")
+            continue
         if language == "python":
             exec(compile(code, "command-line.md", "exec"), {})  # noqa: S102  # our own page
             continue
         for line in code.splitlines():
             assert credibly(*shlex.split(line)[1:]) == 0
+    sys.modules.pop("my_net")
     printed = capsys.readouterr().out
     assert "ankle boot" in printed
     assert "8 rows in few.parquet, gamma 200" in printed
     assert "\n200.0\n" in printed
+    assert "40 rows in known.parquet, gamma 526.9\n" in printed
+    assert " of 50 answered" in printed
     assert "evaluation/index.html" in printed
     (summary,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
     assert without_numbers(summary) in without_numbers(printed)
