@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 SHOWN = 8
 """Classes that are named, the most frequent ones."""
 
+UNLIKE = 100.0
+"""Spreads of columns that differ by more are hardly of one unit."""
+
 LEAST_OF_BYTES = 1.5
 """A largest pixel above this was hardly meant to be at most 1."""
 
@@ -55,6 +58,7 @@ def inspect(
         source = of_data.open(data).for_model(loaded.classifier)
         ids, x = source.read(0, AUTO_ROWS)
         _print(console, "data", {**_about_data(source, ids), "values": _about_values(x)})
+        _compare_spreads(loaded.classifier, x)
         tried = _tried(loaded.classifier, source, o.as_gamma(gamma), bounds)
         answers = _about_answers(loaded.classifier, x)
         checks = f"passed{_counted(len(shown))}"
@@ -115,6 +119,23 @@ def _about_values(x: Tensor) -> str:
             stacklevel=2,
         )
     return f"{low:.4g} to {high:.4g} in the first {len(x)} rows"
+
+
+def _compare_spreads(clf: Classifier, x: Tensor) -> None:
+    """Warn of columns in units so unlike that a movement is one of the smallest unit alone."""
+    if x.dim() != 2 or clf.space is not None or clf.module is not None:
+        return
+    spreads = x[x.isfinite().all(1)].double().std(0, correction=0)
+    spreads = spreads[spreads > 0]  # what never varies tells no unit
+    if len(spreads) and float(spreads.max() / spreads.min()) > UNLIKE:
+        least, most = float(spreads.min()), float(spreads.max())
+        warnings.warn(
+            f"columns spread by {least:.3g} to {most:.3g}: distances are in the units of the file, "
+            "so that columns of large units hardly move. A factory that returns a Classifier with "
+            "space=Space.standardised(x) measures them alike (docs/command-line.md, Units)",
+            CrediblyWarning,
+            stacklevel=2,
+        )
 
 
 def _about_answers(clf: Classifier, x: Tensor) -> dict[str, str]:
