@@ -83,8 +83,8 @@ def test_different_prices_are_said_first_and_can_hide_the_result(plain):
     assert same.summary().startswith("60 inputs; gamma: flat ")
     assert "prices differ" not in same.summary()
     pair = ("flat", "steep")  # it looks as firm, since moving is sixteen times as dear for it
-    assert own.gammas["steep"] == pytest.approx(16 * own.gammas["flat"])
-    assert own.differences["relative shift"][pair].value == pytest.approx(0, abs=1e-6)
+    assert own.gammas["steep"] == pytest.approx(16 * own.gammas["flat"], rel=1e-3)
+    assert own.differences["relative shift"][pair].value == pytest.approx(0, abs=1e-3)
     assert same.differences["relative shift"][pair].high < -0.05
     assert "flat is firmer" not in own.summary()
     assert "steep is firmer" not in own.summary()
