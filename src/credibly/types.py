@@ -35,7 +35,9 @@ def real_number(value: object) -> float | None:
 
 
 def whole_number(value: object) -> int | None:
-    """A whole number as an int, whoever's type it has; else None."""
+    """A whole number as an int, whoever's type it has, such as `risk.argmax()`; else None."""
+    if isinstance(value, np.ndarray | Tensor) and value.ndim == 0:
+        value = value.item()
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
         return None
     return int(value)

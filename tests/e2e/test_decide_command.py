@@ -115,7 +115,7 @@ def test_a_selective_rule_answers_or_abstains(folder, new, capsys, rule, ending)
     assert frame["predicted"].fillna("").tolist() == predicted.fillna("").tolist()
     said = capsys.readouterr().out
     answered = int(expected.accepted.sum())
-    assert f"40 rows in {folder / 'out'}.{ending}, decided by {rule}, a Selective" in said
+    assert f"40 rows in {folder / 'out'}.{ending}, decided by {rule} (Selective" in said
     assert f"{answered:>6} answered\n{39 - answered:>6} abstained\n" in said
     assert "     1 unusable: 1 non finite input\n" in said
     assert f"abstains: score below {expected.threshold:.4g}" in said

@@ -103,7 +103,7 @@ def test_inspect_tells_what_goes_in_and_what_comes_out(capsys):
     assert credibly("inspect", "wide.py:model", "x.npy") == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "values -0.5 to 0.5 in the first 78 rows" in text
-    assert "predicted 11 12, 10 11, 9 10, 8 9, 7 8, 6 7, 5 6, 4 5, 4 more; 12 of 12 cl" in text
+    assert "predicted 11: 12, 10: 11, 9: 10, 8: 9, 7: 8, 6: 7, 5: 6, 4: 5, 4 more; 12 of 1" in text
     assert f"softmax {1 / (1 + 11 * np.exp(-9)):.3g} in the median" in text
     assert "checks passed predicted" in text
     Path("wide.py").write_text("def model():\n    return lambda x: 1 / 0 if x[-1, -1] > 0 else x\n")
@@ -117,7 +117,8 @@ def test_inspect_tells_what_goes_in_and_what_comes_out(capsys):
     ("largest", "least", "shape", "warned"),
     [
         (251.0, 0.0, (4, 1, 2, 2), True),
-        (2.0, 0.0, (4, 2, 2), True),
+        (2.0, 0.0, (4, 2, 2), False),
+        (251.0, 0.0, (4, 2, 2), True),
         (1.5, 0.0, (4, 1, 2, 2), False),
         (251.0, -1.0, (4, 1, 2, 2), False),
         (256.0, 0.0, (4, 1, 2, 2), False),
@@ -310,7 +311,7 @@ def test_a_label_among_the_features_is_named(capsys, command):
     skops.io.dump(LogisticRegression().fit(x, x[:, 0] > 0), "array.skops")
     assert credibly(*command) == 2
     said = capsys.readouterr().err
-    assert "it was given 4 columns as features: 'a', 'b', 'c', 'label'. If one is none" in said
+    assert "it was given 4 columns as features: 'a', 'b', 'c', 'label'. If one of them is no feature" in said
     assert "(--drop NAME), or name the features (--columns a,b). " in said
     assert "4" in said.partition("; it was")[0]
 

@@ -57,7 +57,7 @@ def decide(
     else:
         table = _as_table(columns, ids.type, _metadata(rule, profiles))
         _write_whole(out, lambda path: _write_parquet(path, table))
-    _print(found, statuses, f"{rule.name}, a {type(loaded).__name__}", out)
+    _print(found, statuses, f"{rule.name} ({type(loaded).__name__})", out)
 
 
 def _check(profiles: Path, rule: Path, out: Path, *, overwrite: bool) -> None:

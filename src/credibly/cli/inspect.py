@@ -28,8 +28,8 @@ SHOWN = 8
 UNLIKE = 100.0
 """Spreads of columns that differ by more are hardly of one unit."""
 
-LEAST_OF_BYTES = 1.5
-"""A largest pixel above this was hardly meant to be at most 1."""
+LEAST_OF_BYTES = {3: 16.0, 4: 1.5}
+"""By dimensions, a largest value that pixels of 0 to 1 hardly have; three may also be sequences."""
 
 TRIED = 16
 """Rows that are solved for an estimate of passes and time."""
@@ -112,7 +112,7 @@ def _about_values(x: Tensor) -> str:
     if not len(finite):
         return "none is a number"
     low, high = float(finite.min()), float(finite.max())
-    if x.dim() in (3, 4) and low >= 0 and LEAST_OF_BYTES < high <= 255:
+    if low >= 0 and LEAST_OF_BYTES.get(x.dim(), 255) < high <= 255:
         warnings.warn(
             f"values reach {high:.4g}: the model may expect 0 to 1 (--scale 255 divides them)",
             CrediblyWarning,
@@ -125,7 +125,10 @@ def _compare_spreads(clf: Classifier, x: Tensor) -> None:
     """Warn of columns in units so unlike that a movement is one of the smallest unit alone."""
     if x.dim() != 2 or clf.space is not None or clf.module is not None:
         return
-    spreads = x[x.isfinite().all(1)].double().std(0, correction=0)
+    finite = x[x.isfinite().all(1)]
+    if not len(finite):
+        return
+    spreads = finite.double().std(0, correction=0)
     spreads = spreads[spreads > 0]  # what never varies tells no unit
     if len(spreads) and float(spreads.max() / spreads.min()) > UNLIKE:
         least, most = float(spreads.min()), float(spreads.max())
@@ -154,7 +157,7 @@ def _about_answers(clf: Classifier, x: Tensor) -> dict[str, str]:
     except Exception as error:  # noqa: BLE001  # a model may raise anything; `score` goes on
         return {"predicted": f"the model fails on some of these rows ({type(error).__name__})"}
     counts = Counter(losses.argmin(1).tolist())
-    named = ", ".join(f"{clf.class_name(k)} {count}" for k, count in counts.most_common(SHOWN))
+    named = ", ".join(f"{clf.class_name(k)}: {count}" for k, count in counts.most_common(SHOWN))
     more = f", {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
     facts = {"predicted": f"{named}{more}; {len(counts)} of {losses.shape[1]} classes"}
     if isinstance(clf.loss, CrossEntropy):

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from credibly.decide.learned import TrustScore
+from credibly.decide.scores import SCORES
 from credibly.errors import InvalidArgumentError
 
 
@@ -65,10 +66,12 @@ def checked_labels(labels: object, count: int, classes: int | None) -> Tensor:
 
 def check_score(score: object, name: str = "score") -> None:
     """A score is a name, an object that can be written down, or None for the default."""
-    if score is not None and not isinstance(score, str | TrustScore):
+    unknown = isinstance(score, str) and score not in SCORES
+    if unknown or not (score is None or isinstance(score, str | TrustScore)):
         raise InvalidArgumentError(
             name,
-            expected="the name of a score, or a TrustScore such as cr.failure_score(profile)",
+            expected=f"one of {', '.join(sorted(SCORES))}, or a TrustScore such as "
+            "cr.failure_score(profile)",
             came=repr(score),
             remedy="docs/decisions.md lists the names; for a function of yours, write a subclass "
             "of cr.TrustScore.",

@@ -57,8 +57,8 @@ _ADVICE = {
     "some that do not belong raise none.",
     Verdict.WRONG_CLASS_LIKELY: "Ask a person, who should look at the most credible classes.",
     Verdict.OUTLIER: (
-        "The input gives up less credibility than almost any ordinary one: it may be of no class, "
-        "damaged, or on the border of several. Look at where it comes from."
+        "Its score for belonging is below that of almost any ordinary input: it may be of no "
+        "class, damaged, or on the border of several. Look at where it comes from."
     ),
     Verdict.TAMPERED: (
         "The model is surer or less sure of it than of almost any ordinary input, or gives that up "

@@ -19,7 +19,6 @@ from credibly.model.files import REMEDIES, LoadedClassifier, Wanted
 from credibly.model.fingerprint import (
     digest_of_classifier,
     digest_of_file,
-    digest_of_module,
     digest_of_parts,
 )
 from credibly.model.losses import Loss
@@ -139,8 +138,8 @@ def _made(found: object, spec: str, *, filled_later: bool) -> tuple[object, list
         return found, []
     made = _called(found, spec)
     if not filled_later:
-        once = _digest_of_weights(made)
-        if once is not None:
+        once = _some_weights(made)
+        if once:
             del made  # two copies of a large model may be too much
             made = _called(found, spec)
             _refuse_random(once, made, spec)
@@ -162,17 +161,16 @@ def _called(factory: Callable[[], object], spec: str) -> object:
         ) from error
 
 
-def _digest_of_weights(made: object) -> str | None:
-    """None where there are no parameters that training could have set."""
+def _some_weights(made: object) -> str:
+    """The first numbers of all parameters, in words: none where training has nothing to set."""
     net = made.net if isinstance(made, Classifier) else made
-    if not isinstance(net, nn.Module) or next(net.parameters(), None) is None:
-        return None
-    return digest_of_module(net)
+    parameters = net.parameters() if isinstance(net, nn.Module) else ()
+    return " ".join(str(p.detach().flatten()[:8].tolist()) for p in parameters)
 
 
 def _refuse_random(once: str, made: object, spec: str) -> None:
     """Weights that differ from call to call were drawn, not loaded."""
-    if _digest_of_weights(made) != once:
+    if _some_weights(made) != once:
         raise ModelError(
             f"{spec} gives other weights each time it is called: they are random, not trained",
             remedy="Pass the trained ones (--weights FILE.safetensors, in Python weights=...), or "

@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -242,8 +241,7 @@ def _row_indices(
     rows: int | slice | Sequence[int] | Tensor, count: int, device: torch.device
 ) -> Tensor:
     everything = torch.arange(count, device=device)
-    zero_dim = isinstance(rows, Tensor | np.ndarray) and rows.ndim == 0  # such as risk.argmax()
-    single = whole_number(rows.item() if zero_dim else rows)  # type: ignore[union-attr]
+    single = whole_number(rows)
     if single is not None:
         if not -count <= single < count:
             message = f"sample {single} of a profile of {count}"

@@ -43,18 +43,20 @@ def advice(result: StudyResult) -> list[str]:
     if rows is None or DEFAULT not in rows.scores:
         return []
     scores, correct = _kept(rows)
-    found = [] if _classes(rows) > 2 else _alike(scores)
+    found = _alike(scores) if result.settings.get("classes") == 2 else []
     return [*found, _choice(result, scores, correct)]
 
 
 def _choice(result: StudyResult, scores: dict[str, Tensor], correct: Tensor) -> str:
     """Another score a rule can use, where one is clearly better than the default; else that."""
-    gaps = {
+    usable = {name: values for name, values in scores.items() if name in SCORES}
+    known = aurc(scores[DEFAULT], correct)
+    gaps = {  # intervals take long; a score that is not better at all is not clearly so
         name: paired_difference(
             aurc, values, scores[DEFAULT], correct, n=result.resamples, seed=result.seed
         )
-        for name, values in scores.items()
-        if name in SCORES
+        for name, values in usable.items()
+        if name == FREE or aurc(values, correct) < known
     }
     better = {name: gap for name, gap in gaps.items() if gap.high < 0}
     if better:
@@ -68,11 +70,13 @@ def _choice(result: StudyResult, scores: dict[str, Tensor], correct: Tensor) -> 
         )
     free = gaps.get(FREE)
     also = (
-        "" if free is None or free.low > 0 else f"; {FREE}, without a solve, is not clearly worse"
+        ""
+        if free is None or free.low > 0
+        else f"; {FREE}, from the outputs alone, is not clearly worse"
     )
     return (
-        f"What to do: for this model leave the score of rules as it is ({DEFAULT}): of {len(gaps)} "
-        f"others that a rule can use, none ranks the errors clearly better{also}."
+        f"What to do: for this model leave the score of rules as it is ({DEFAULT}): of "
+        f"{len(usable)} others that a rule can use, none ranks the errors clearly better{also}."
     )
 
 
@@ -109,11 +113,6 @@ def _same_order(one: Tensor, other: Tensor) -> bool:
 
 def _constant(values: Tensor) -> bool:
     return bool(values.max() - values.min() <= 1e-6 * values.abs().max())
-
-
-def _classes(rows: Rows) -> int:
-    """How many classes the rows show."""
-    return 1 + int(torch.cat([rows.labels, rows.predicted, rows.credible]).max())
 
 
 def _kept(rows: Rows) -> tuple[dict[str, Tensor], Tensor]:
