@@ -311,7 +311,7 @@ def test_a_label_among_the_features_is_named(capsys, command):
     skops.io.dump(LogisticRegression().fit(x, x[:, 0] > 0), "array.skops")
     assert credibly(*command) == 2
     said = capsys.readouterr().err
-    assert "it was given 4 columns as features: 'a', 'b', 'c', 'label'. If one of them is no feature" in said
+    assert "it was given 4 columns as features: 'a', 'b', 'c', 'label'. If one of them" in said
     assert "(--drop NAME), or name the features (--columns a,b). " in said
     assert "4" in said.partition("; it was")[0]
 

@@ -90,8 +90,8 @@ def naming_columns(columns: Sequence[str] | None) -> Iterator[None]:
         raise ModelError(
             f"{str(error).removesuffix(error.remedy).rstrip(' .')}; it was given {len(columns)} "
             f"columns as features: {_listed(columns)}",
-            remedy="If one of them is no feature, such as the label, leave it out (--drop NAME), or "
-            f"name the features (--columns a,b). {error.remedy}",
+            remedy="If one of them is no feature, such as the label, leave it out (--drop NAME), "
+            f"or name the features (--columns a,b). {error.remedy}",
         ) from error
 
 
