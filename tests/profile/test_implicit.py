@@ -285,3 +285,42 @@ def test_what_the_move_costs_is_attached_too(space):
         expected = oracles.finite_difference(lambda v: risk(v.unsqueeze(0)), x0[n], step=1e-4)
         assert torch.allclose(tracked.grad[n], expected, atol=1e-5)
         assert float(expected.abs().max()) > 1e-3
+
+
+def steep_where_large(x):
+    """Two logits, so steep above 5 that the identity is lost beside the curvature there."""
+    return torch.where(x[:, :1] > 5, 1e12 * x, x)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_singular_sample_gets_no_gradient_and_costs_the_others_nothing(classes):
+    clf = cr.Classifier(steep_where_large, dtype=torch.float64)
+    x = models.inputs(3, classes, seed=4).clamp(-1, 1)
+    profile = cr.credibility(clf, x, gamma=2.0, solver=EXACT)
+    alone = profile[[0, 2]]
+    steep = 6 + 1e-12 * torch.arange(classes, dtype=torch.float64)  # logits of no size that rounds
+    moved = torch.stack([profile.perturbed[0], steep, profile.perturbed[2]])
+    spoilt = replace(profile, perturbed=moved)
+
+    def gradient(made, rows):
+        tracked = made.x0.clone().requires_grad_(True)
+        c = attached_credibility(clf, made, x0=tracked, curvature="outputs")
+        c[rows, 0].sum().backward()
+        return tracked.grad
+
+    everyone = gradient(spoilt, [0, 1, 2])
+    assert bool(everyone[1].isnan().all())
+    assert torch.allclose(everyone[[0, 2]], gradient(alone, [0, 1]), atol=1e-12)
+    assert bool(gradient(spoilt, [0, 2])[1].eq(0).all())  # left out, it has none
+
+
+def test_a_system_that_rounding_has_eaten_gives_no_number():
+    matrix = models.affine(features=6, classes=5)[0].float()
+    clf = cr.Classifier(lambda x: x @ matrix.T, dtype=torch.float32)
+    x0 = models.inputs(2, 6).float()
+    for weights, expected in ((1.0, True), (1e-12, False)):
+        profile = cr.credibility(clf, x0, gamma=weights, solver=cr.LBFGS(steps=3))
+        tracked = x0.clone().requires_grad_(True)
+        attached_credibility(clf, profile, x0=tracked, curvature="outputs").sum().backward()
+        assert bool(tracked.grad.isfinite().all()) is expected
+        assert bool(tracked.grad.isnan().all()) is not expected

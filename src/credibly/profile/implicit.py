@@ -33,6 +33,7 @@ from credibly.profile.given import check_profile, check_same_model
 from credibly.profile.profile import Profile
 from credibly.solve.base import require_share, require_whole
 from credibly.solve.linear import conjugate_gradients
+from credibly.types import per_sample
 
 Curvature = Literal["full", "outputs"]
 
@@ -65,7 +66,8 @@ def attached_credibility(
         weights: w (K,) likewise.
         curvature: 'full' takes the model's own curvature along, by conjugate gradients; 'outputs'
             leaves it out, which is exact for piecewise-linear networks (ReLU, max-pooling, affine)
-            and an approximation (Gauss-Newton) for others: one forward and m backwards.
+            and an approximation (Gauss-Newton) for others: one forward and m backwards. A sample
+            whose system is singular, or nearly so in the precision at hand, gets a gradient of NaN.
         products: most Hessian-vector products of a backward with 'full'.
         accuracy: residual at which the linear solve of a backward stops, relative.
     """
@@ -153,8 +155,13 @@ def _woodbury(problem: FitRiskProblem, x: Tensor, right: Tensor, free: Tensor | 
     _, bend = output_curvature(lambda z: problem.fit(clf.losses_of(z)) / 2, outputs)
     gram = jacobian @ jacobian.mT
     system = torch.eye(gram.shape[1]).to(gram) + gram @ bend
-    inside: Tensor = torch.linalg.solve(system, jacobian @ right.flatten(1).unsqueeze(2))
-    return right - (jacobian.mT @ (bend @ inside)).reshape(right.shape)
+    inside, _ = torch.linalg.solve_ex(system, jacobian @ right.flatten(1).unsqueeze(2))
+    found = right - (jacobian.mT @ (bend @ inside)).reshape(right.shape)
+    # one sample never stops the others, and where no digit is sure there is no number
+    known = torch.linalg.cond(system, 1) * torch.finfo(system.dtype).eps < 1
+    asked = right.flatten(1).any(1)  # a sample that was left out has no gradient to spoil
+    found = torch.where(per_sample(known, found), found, torch.nan)
+    return torch.where(per_sample(asked, found), found, 0.0)
 
 
 def _answer_and_free(clf: Classifier, profile: Profile) -> tuple[Tensor, Tensor | None]:
