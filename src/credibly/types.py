@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
@@ -32,6 +34,15 @@ def real_number(value: object) -> float | None:
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         return None
     return float(value)
+
+
+def from_numpy(array: NDArray[Any]) -> Tensor:
+    """A tensor of an array's numbers; a copy where torch would warn of or refuse the array.
+
+    That is where it is read-only, or not in the order of bytes or of axes that torch has.
+    """
+    native = array.dtype.newbyteorder("=")
+    return torch.from_numpy(np.require(array, native, ["C", "W"]))
 
 
 def whole_number(value: object) -> int | None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from credibly.decide.learned import TrustScore
 from credibly.decide.scores import SCORES
 from credibly.errors import InvalidArgumentError
+from credibly.types import from_numpy
 
 
 def plain_tensor(values: object) -> Tensor:
@@ -22,7 +23,7 @@ def plain_tensor(values: object) -> Tensor:
     array = np.array(values)
     if array.dtype == object:  # whole numbers may be kept as objects
         array = np.array(array.tolist())
-    return torch.as_tensor(array.astype(array.dtype.newbyteorder("="), order="C"))
+    return from_numpy(array)
 
 
 def plain_labels(labels: object, name: str = "labels") -> Tensor:

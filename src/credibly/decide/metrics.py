@@ -19,6 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from credibly.decide.arguments import plain_tensor
 from credibly.decide.ranking import Ranking, Tally, Weigh, checked_pair, checked_scores
 from credibly.errors import InvalidArgumentError
 from credibly.types import Array, real_number
@@ -243,7 +244,7 @@ def _fpr_at(tally: Tally, *, tpr: float = 0.95) -> Tensor:
 
 
 def _accuracy_at(tally: Tally, *, coverages: float | Sequence[float] | Tensor) -> Tensor:
-    shares = torch.as_tensor(coverages, dtype=torch.float64).reshape(-1).tolist()
+    shares = plain_tensor(coverages).reshape(-1).tolist()
     asked = torch.tensor([_share("coverages", share) for share in shares], dtype=torch.float64)
     wanted = tally.total[:, None] * asked.to(tally.seen.device) - _SLACK
     group = torch.searchsorted(tally.seen, wanted).clamp(max=tally.seen.shape[1] - 1)

@@ -14,7 +14,7 @@ from credibly.decide.arguments import plain_labels
 from credibly.errors import InvalidArgumentError
 from credibly.evaluate.rows import NO_CLASS, Kind, slug
 from credibly.model.fingerprint import digest_of_tensor
-from credibly.types import Labels
+from credibly.types import Labels, from_numpy
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class InputSet:
 def _tensor(inputs: object) -> Tensor:
     """A tensor, also of a NumPy array; nothing else has bytes to be known by."""
     if isinstance(inputs, np.ndarray) and inputs.dtype != object:
-        return torch.from_numpy(np.require(inputs, requirements=["C", "W"]))
+        return from_numpy(inputs)
     if not isinstance(inputs, Tensor):
         raise InvalidArgumentError(
             "inputs",

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from credibly.errors import InvalidArgumentError, ModelError
 from credibly.model.classifier import Classifier
-from credibly.types import Array
+from credibly.types import Array, from_numpy
 
 
 def check_classifier(classifier: object) -> None:
@@ -65,7 +65,7 @@ def _as_tensor(x: Array, name: str) -> Tensor:
         return x
     if isinstance(x, np.ndarray) and x.dtype != object:
         try:
-            return torch.from_numpy(np.require(x, requirements=["C", "W"]))  # copies if read-only
+            return from_numpy(x)
         except (TypeError, ValueError) as error:
             raise InvalidArgumentError(
                 name,

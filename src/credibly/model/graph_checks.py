@@ -13,7 +13,7 @@ from credibly.errors import InvalidArgumentError, MissingExtraError, ModelError
 from credibly.model.batches import check_batch
 from credibly.model.bound import Bound
 from credibly.model.classifier import Classifier
-from credibly.types import whole_number
+from credibly.types import from_numpy, whole_number
 
 
 def geometric() -> Any:
@@ -149,7 +149,7 @@ def chosen_nodes(nodes: Any, count: int, device: torch.device) -> Tensor:
 
 def _tensor_or_none(listed: Any) -> Tensor | None:
     try:
-        return listed if isinstance(listed, Tensor) else torch.as_tensor(np.asarray(listed))
+        return listed if isinstance(listed, Tensor) else from_numpy(np.asarray(listed))
     except (TypeError, ValueError):
         return None
 

@@ -63,7 +63,7 @@ def as_inputs(classifier: Classifier, x: Array, *, name: str = "x") -> Tensor:
 
 def check_reachable(classifier: Classifier, x: Array, answer: Tensor) -> None:
     """Refuse an answer that moves what its space holds: it answers another question."""
-    values = torch.as_tensor(x).to(answer.device)
+    values = check_batch(classifier, x, "x").to(answer.device)
     gap = (classifier.decode(answer) - values).abs().nan_to_num(0.0)
     near = torch.finfo(answer.dtype).eps ** 0.5 * (1 + values.abs().nan_to_num(0.0))
     if bool((gap > near).any()):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
-from credibly.types import Array
+from credibly.types import Array, from_numpy
 
 PerLeaf = Array | float | Mapping[str, Any] | None
 """One value for every feature, an array that broadcasts to a sample, or a mapping from leaves."""
@@ -198,7 +198,8 @@ class Space:
 def _table(x: Array) -> Tensor:
     """The finite rows of a sample, in double precision (n, ...)."""
     try:
-        sample = torch.as_tensor(x, dtype=torch.float64).detach()
+        given = from_numpy(x) if isinstance(x, np.ndarray) else x
+        sample = torch.as_tensor(given, dtype=torch.float64).detach()
     except (TypeError, ValueError, RuntimeError):
         sample = torch.zeros(0)
     if sample.dim() >= 2:
@@ -218,7 +219,7 @@ def _spread(name: str, path: str, value: Any, shape: tuple[int, ...], dtype: tor
     """A value for every feature of a sample, flat (D,)."""
     try:
         # by way of NumPy: torch would read a plain 0.1 in single precision
-        tensor = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
+        tensor = value if isinstance(value, Tensor) else from_numpy(np.array(value))
         tensor = tensor.detach().cpu()
         if _suits(tensor, dtype):
             return tensor.to(dtype).expand(shape).flatten()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
+from credibly.types import from_numpy
 
 Nested = Any
 """A tensor, or a mapping, list or tuple of nested inputs; other values pass through as they are."""
@@ -95,7 +96,7 @@ def _children(x: Nested) -> Iterable[tuple[Any, Any]] | None:
 
 def _from_numpy(path: str, leaf: Any) -> Tensor:
     try:
-        return torch.from_numpy(np.require(leaf, requirements=["C", "W"]))
+        return from_numpy(leaf)
     except (TypeError, ValueError) as error:
         raise _bad_leaf(path, "an array of numbers", f"an array of {leaf.dtype}") from error
 

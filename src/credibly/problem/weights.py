@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +16,7 @@ from credibly.model.classifier import Classifier
 from credibly.model.derivatives import loss_jacobian, losses_only, sketched_trace
 from credibly.model.inputs import enter, finite_rows
 from credibly.model.structure import Nested
-from credibly.types import Array, real_number, whole_number
+from credibly.types import Array, from_numpy, real_number, whole_number
 
 EXACT_CLASSES = 32
 """Up to so many classes the automatic gamma uses the whole Jacobian, above it a sketch."""
@@ -199,7 +200,8 @@ def _spelling(value: object, name: str) -> str | None:
 def as_numbers(values: object, name: str, like: Tensor) -> Tensor:
     """A tensor in the precision and on the device of `like`, or a clear error."""
     try:
-        return torch.as_tensor(values, dtype=like.dtype, device=like.device)
+        given = from_numpy(values) if isinstance(values, np.ndarray) else values
+        return torch.as_tensor(given, dtype=like.dtype, device=like.device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidArgumentError(
             name, expected="numbers", came=repr(values)[:80], remedy="Pass a list or a tensor."
