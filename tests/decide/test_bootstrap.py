@@ -158,3 +158,12 @@ def test_bad_settings_are_refused():
         cr.bootstrap(cr.aurc)
     with pytest.raises(cr.InvalidArgumentError, match="`arrays`"):
         cr.bootstrap(len)
+
+
+@pytest.mark.parametrize("seed", [2**64, 1.5, "a", None])
+def test_a_seed_that_torch_cannot_take_is_refused(seed):
+    score, correct = data()
+    with pytest.raises(cr.InvalidArgumentError, match=r"^`seed`"):
+        cr.bootstrap(cr.aurc, score, correct, n=5, seed=seed)
+    with pytest.raises(cr.InvalidArgumentError, match=r"^`seed`"):
+        cr.paired_difference(cr.aurc, score, score, correct, n=5, seed=seed)

@@ -219,3 +219,13 @@ def test_bad_input_is_refused():
         metrics.accuracy_at_coverage(good, right, [0.5, 0.0])
     with pytest.raises(cr.InvalidArgumentError, match="`positive`"):
         metrics.failure_aupr(good, right, positive="both")
+
+
+@pytest.mark.parametrize("junk", [None, "words", [None, 1.0], ["a", "b"], object()])
+def test_what_is_no_array_of_numbers_is_refused_by_name(junk):
+    with pytest.raises(cr.InvalidArgumentError, match=r"^`score`"):
+        cr.aurc(junk, [True, False])
+    with pytest.raises(cr.InvalidArgumentError, match=r"^`correct`"):
+        cr.aurc([1.0, 2.0], junk)
+    with pytest.raises(cr.InvalidArgumentError, match=r"^`negative_scores`"):
+        cr.auroc([1.0, 2.0], junk)

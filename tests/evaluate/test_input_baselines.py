@@ -274,3 +274,10 @@ def test_every_baseline_is_a_value():
 def test_bad_settings_are_refused(make, name):
     with pytest.raises(cr.InvalidArgumentError, match=f"`{name}`"):
         make()
+
+
+@pytest.mark.parametrize("seed", [2**64, 1.5, None])
+def test_a_seed_that_torch_cannot_take_is_refused(seed):
+    for kind in (b.NoiseVote, b.MonteCarloDropout):
+        with pytest.raises(cr.InvalidArgumentError, match=r"^`seed`"):
+            kind(seed=seed)

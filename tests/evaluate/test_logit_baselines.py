@@ -201,3 +201,16 @@ def test_no_temperature_is_invented():
 def test_bad_settings_are_refused(make, name):
     with pytest.raises(cr.InvalidArgumentError, match=f"`{name}`"):
         make()
+
+
+def test_a_temperature_is_fitted_to_lists_and_arrays_too():
+    g = torch.Generator().manual_seed(3)
+    logits = 3 * torch.randn(40, 3, generator=g, dtype=torch.float64)
+    labels = logits.argmax(1)
+    labels[::3] = 0
+    expected = b.TemperatureScaled.fit(logits, labels)
+    assert b.TemperatureScaled.fit(logits.tolist(), labels.tolist()) == expected
+    assert b.TemperatureScaled.fit(logits.numpy(), labels.numpy()) == expected
+    for junk in (None, "words", [["a", "b"]], [[1.0, 2.0], [1.0]]):
+        with pytest.raises(cr.InvalidArgumentError, match=r"^`logits`"):
+            b.TemperatureScaled.fit(junk, [0])

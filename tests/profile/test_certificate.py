@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -191,3 +192,21 @@ def test_credences_of_the_wrong_sign_or_shape_are_refused(solved, wrong):
     clf, profile = solved
     with pytest.raises(cr.InvalidArgumentError, match="`credences`"):
         cr.certify(clf, profile.x0, profile.perturbed, gamma=GAMMA, credences=wrong)
+
+
+@pytest.mark.parametrize("seed", [2**63, -(2**64), 1.5, "a", None, True])
+def test_a_seed_that_torch_cannot_take_is_refused(seed):
+    clf, x = cr.Classifier(models.smooth_network()), models.inputs(2)
+    with pytest.raises(cr.InvalidArgumentError, match=r"^`seed`.*a whole number from"):
+        cr.certify(clf, x, x, gamma=30.0, seed=seed)
+
+
+def test_the_largest_seeds_and_those_of_numpy_are_taken():
+    clf, x = cr.Classifier(models.smooth_network()), models.inputs(3)
+    answer = cr.credibility(clf, x, gamma=30.0, solver=cr.LBFGS(steps=2)).perturbed
+    for seed in (2**63 - 1, -(2**63), np.uint8(255)):
+        made = cr.certify(clf, x, answer, gamma=30.0, seed=seed, chunk_size=1)
+        again = cr.certify(clf, x, answer, gamma=30.0, seed=int(seed))
+        assert torch.allclose(
+            made.tradeoff, again.tradeoff, rtol=1e-9
+        )  # other chunks round otherwise

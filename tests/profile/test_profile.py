@@ -227,3 +227,13 @@ def test_words_say_what_happened(profile):
 def test_every_status_has_advice():
     assert all(len(status.advice) > 10 for status in cr.Status)
     assert [s.name for s in cr.Status if s.usable] == ["CONVERGED", "STALLED", "STEP_LIMIT"]
+
+
+@pytest.mark.parametrize("name", ["profiles", "profiles.safetensors"])
+def test_a_folder_is_no_file_to_save_to(tmp_path, name):
+    profile = cr.credibility(cr.Classifier(models.smooth_network()), models.inputs(2), gamma=30.0)
+    folder = tmp_path / name
+    folder.mkdir()
+    with pytest.raises(cr.InvalidArgumentError, match=r"`path`.*a folder.*profile\.safetensors"):
+        profile.save(folder)
+    assert list(tmp_path.iterdir()) == [folder]

@@ -175,6 +175,7 @@ def test_others_of_another_shape_are_refused(smooth):
         ({"radii": 0.1}, r"^`radii`.*\(0.1,\)"),
         ({"seed": "a"}, "^`seed`"),
         ({"seed": 1.5}, "^`seed`"),
+        ({"seed": 2**63}, "^`seed`"),
     ],
 )
 def test_careless_settings_are_named(smooth, settings, match):

@@ -12,7 +12,7 @@ from credibly.errors import InvalidArgumentError
 from credibly.types import from_numpy
 
 
-def plain_tensor(values: object) -> Tensor:
+def plain_tensor(values: object, name: str = "values") -> Tensor:
     """A tensor, or what NumPy reads as an array: lists, pandas Series of any index, other arrays.
 
     Torch alone looks a Series up by its index, warns of arrays that are read-only, and refuses
@@ -20,17 +20,25 @@ def plain_tensor(values: object) -> Tensor:
     """
     if isinstance(values, Tensor):
         return values.detach()
-    array = np.array(values)
-    if array.dtype == object:  # whole numbers may be kept as objects
-        array = np.array(array.tolist())
-    return from_numpy(array)
+    try:
+        array = np.array(values)
+        if array.dtype == object:  # whole numbers may be kept as objects
+            array = np.array(array.tolist())
+        return from_numpy(array)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidArgumentError(
+            name,
+            expected="numbers: a tensor, an array or a list",
+            came=f"{type(values).__name__} that is no array of numbers",
+            remedy="Pass one number a sample.",
+        ) from error
 
 
 def plain_labels(labels: object, name: str = "labels") -> Tensor:
     """The same for numbers of classes, with words for those who bring names."""
     try:
         return plain_tensor(labels)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except InvalidArgumentError as error:
         raise InvalidArgumentError(
             name,
             expected="one whole number a sample",

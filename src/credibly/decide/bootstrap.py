@@ -18,6 +18,7 @@ from credibly.decide.arguments import plain_tensor
 from credibly.decide.metrics import prepared
 from credibly.decide.ranking import Weigh
 from credibly.errors import InvalidArgumentError
+from credibly.profile.arguments import check_seed
 from credibly.types import Array, real_number, whole_number
 
 _AT_A_TIME = 1 << 20
@@ -74,6 +75,7 @@ def bootstrap(
             `auroc`, `aupr` and `fpr_at_tpr`, whose two groups are drawn one by one.
     """
     _check_settings(n, level)
+    seed = check_seed(seed)
     fast = prepared(metric, arrays)
     if fast is None:
         fast = _by_rows(metric, arrays, separate=paired is False), paired is False
@@ -113,6 +115,7 @@ def paired_difference(
         seed: of the resamples.
     """
     _check_settings(n, level)
+    seed = check_seed(seed)
     sides = [(score_a, correct), (score_b, correct if correct_b is None else correct_b)]
     weighs = []
     for side in sides:
@@ -169,7 +172,7 @@ def _counts(size: int, count: int, generator: torch.Generator) -> Tensor:
 
 def _by_rows(metric: Metric, arrays: Sequence[Array], *, separate: bool) -> Weigh:
     """Any function of arrays as one of weights: it is called on the rows that were drawn."""
-    tensors = [plain_tensor(array) for array in arrays]
+    tensors = [plain_tensor(array, "arrays") for array in arrays]
     lengths = [len(tensor) for tensor in tensors]
 
     def call(times: Tensor) -> Tensor:

@@ -244,7 +244,7 @@ def _fpr_at(tally: Tally, *, tpr: float = 0.95) -> Tensor:
 
 
 def _accuracy_at(tally: Tally, *, coverages: float | Sequence[float] | Tensor) -> Tensor:
-    shares = plain_tensor(coverages).reshape(-1).tolist()
+    shares = plain_tensor(coverages, "coverages").reshape(-1).tolist()
     asked = torch.tensor([_share("coverages", share) for share in shares], dtype=torch.float64)
     wanted = tally.total[:, None] * asked.to(tally.seen.device) - _SLACK
     group = torch.searchsorted(tally.seen, wanted).clamp(max=tally.seen.shape[1] - 1)

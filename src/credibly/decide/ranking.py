@@ -94,7 +94,7 @@ class Ranking:
 
 def checked_scores(score: Array, name: str) -> Tensor:
     """A vector (n,) of real numbers without NaN, in float64; infinities are allowed."""
-    values = plain_tensor(score)
+    values = plain_tensor(score, name)
     if values.dim() != 1 or len(values) == 0 or values.is_complex():
         raise InvalidArgumentError(
             name,
@@ -115,7 +115,7 @@ def checked_scores(score: Array, name: str) -> Tensor:
 def checked_pair(score: Array, correct: Array, name: str = "score") -> tuple[Tensor, Tensor]:
     """Scores (n,) in float64 and whether each prediction is right (n,)."""
     values = checked_scores(score, name)
-    right = plain_tensor(correct).to(values.device)
+    right = plain_tensor(correct, "correct").to(values.device)
     if right.shape != values.shape:
         raise InvalidArgumentError(
             name,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn import functional
 
+from credibly.decide.arguments import plain_tensor
 from credibly.errors import InvalidArgumentError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
@@ -79,8 +81,10 @@ def class_logits(clf: Classifier, outputs: Tensor) -> Tensor:
     return clf.loss.two_classes(outputs) if outputs.shape[1] == 1 else outputs
 
 
-def as_logits(logits: Tensor) -> Tensor:
-    """Logits (n, K) in float64, checked."""
+def as_logits(logits: Tensor | ArrayLike) -> Tensor:
+    """Logits (n, K) in float64, checked; a tensor stays attached to what it depends on."""
+    if not isinstance(logits, Tensor):
+        logits = plain_tensor(logits, "logits")
     if logits.dim() != 2 or logits.shape[1] < 2:
         raise InvalidArgumentError(
             "logits",

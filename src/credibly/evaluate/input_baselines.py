@@ -32,6 +32,7 @@ from credibly.model.derivatives import BACKWARD, FORWARD, output_gradient
 from credibly.model.structure import Nested
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.problem.weights import resolve_weights
+from credibly.profile.arguments import check_seed
 from credibly.solve.base import reach
 from credibly.solve.gauss_newton import GaussNewton
 from credibly.solve.loop import solve
@@ -95,10 +96,11 @@ class MonteCarloDropout(Baseline):
 
     def __post_init__(self) -> None:
         need_count("samples", self.samples, "20 is usual.")
+        check_seed(self.seed)
 
     def of_chunk(self, clf: Classifier, x: Tensor) -> Tensor:
         with dropping_out(clf):
-            _seed(self.seed, x.device)
+            _seed(int(self.seed), x.device)
             runs = [
                 class_logits(clf, logits_at(clf, x)).log_softmax(1) for _ in range(self.samples)
             ]
@@ -143,10 +145,11 @@ class NoiseVote(Baseline):
     def __post_init__(self) -> None:
         need_positive("sigma", self.sigma, "It is in the units of the inputs.")
         need_count("votes", self.votes, "100 is usual.")
+        check_seed(self.seed)
 
     def of_chunk(self, clf: Classifier, x: Tensor) -> Tensor:
         predicted = class_logits(clf, logits_at(clf, x)).argmax(1)
-        generator = torch.Generator().manual_seed(self.seed)
+        generator = torch.Generator().manual_seed(int(self.seed))
         agreed = torch.zeros(len(x), dtype=torch.float64, device=x.device)
         for _ in range(self.votes):
             noise = torch.randn(x.shape[1:], generator=generator, dtype=torch.float64)

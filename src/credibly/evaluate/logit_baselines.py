@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from credibly.decide.arguments import plain_labels
@@ -124,7 +125,7 @@ class TemperatureScaled(LogitBaseline):
         need_positive("temperature", self.temperature, _HOT)
 
     @classmethod
-    def fit(cls, logits: Tensor, labels: Labels) -> TemperatureScaled:
+    def fit(cls, logits: Tensor | ArrayLike, labels: Labels) -> TemperatureScaled:
         """The temperature with the smallest mean cross-entropy on held-out data.
 
         With beta = 1 / T the mean cross-entropy is convex, so its slope has at most one root.

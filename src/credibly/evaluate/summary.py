@@ -37,6 +37,7 @@ from credibly.evaluate.study_result import (
     SetResult,
     StudyResult,
 )
+from credibly.profile.arguments import check_seed
 from credibly.types import whole_number
 
 COVERAGES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5)
@@ -91,6 +92,7 @@ def summarise(
         raise InvalidArgumentError(
             "resamples", expected="a whole number >= 1", came=repr(resamples), remedy="Pass 1000."
         )
+    seed = check_seed(seed)
     plan = _Plan(name, count, seed, _Kept.of(rows[ordinary], ordinary, name))
     sets = {key: plan.of(part, _Kept.of(part, key, name)) for key, part in rows.items()}
     return StudyResult(name, count, seed, sets, dict(settings or {}), dict(rows))

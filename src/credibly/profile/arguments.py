@@ -66,6 +66,19 @@ def check_chunk_size(chunk_size: int) -> None:
         )
 
 
+def check_seed(seed: object) -> int:
+    """The seed as an int, which torch can take also with the number of a sample added."""
+    number = whole_number(seed)
+    if number is None or not -(2**63) <= number < 2**63:
+        raise InvalidArgumentError(
+            "seed",
+            expected="a whole number from -2**63 to 2**63 - 1",
+            came=repr(seed),
+            remedy="0 is as good as any.",
+        )
+    return number
+
+
 def check_bounds(bounds: Bounds | None, x0: Tensor) -> Bounds | None:
     """Bounds as a pair of numbers that the inputs themselves keep."""
     if bounds is None:

@@ -15,7 +15,7 @@ from credibly.model.inputs import as_inputs, check_reachable, enter
 from credibly.model.structure import Nested
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.problem.weights import as_numbers, resolve_weights
-from credibly.profile.arguments import check_bounds, check_chunk_size
+from credibly.profile.arguments import check_bounds, check_chunk_size, check_seed
 from credibly.profile.partial import Partial
 from credibly.solve.base import reach, require_positive
 from credibly.types import Array, Bounds, norm, per_sample, whole_number
@@ -134,6 +134,7 @@ def certify(
     check_chunk_size(chunk_size)
     bounds = check_bounds(bounds, clf.free_values(start))
     _check_counts(probes=probes, gradient_samples=gradient_samples)
+    seed = check_seed(seed)
     require_positive("radius", radius)  # around nothing there is nothing better
     check_model(clf, start)
     w = resolve_weights(clf, start, gamma=gamma, weights=weights)

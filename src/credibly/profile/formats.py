@@ -51,6 +51,13 @@ def check_name(path: str | Path, own: Format) -> None:
             remedy=f"Name it {path.with_suffix(own).name!r}"
             + (f", or write that format: {other}." if other else "."),
         )
+    if path.is_dir():
+        raise InvalidArgumentError(
+            "path",
+            expected="the name of a file to write",
+            came=f"{str(path)!r}, a folder",
+            remedy=f"Name a file in it, such as {str(path / ('profile' + own))!r}.",
+        )
     if not path.parent.is_dir():
         message = f"{path}: the folder {path.parent} does not exist; make it first."
         raise FileNotFoundError(message)

@@ -11,7 +11,6 @@ from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only
 from credibly.model.fingerprint import quick_digest
 from credibly.profile.profile import Profile
-from credibly.types import whole_number
 
 
 def check_profile(profile: object) -> None:
@@ -53,12 +52,4 @@ def check_same_classes(clf: Classifier, x0: Tensor, profile: Profile) -> None:
             expected=f"the classifier the profile was made with, of {expected} classes",
             came=came,
             remedy="Pass the classifier that was given to credibility(...).",
-        )
-
-
-def check_seed(seed: object) -> None:
-    """Refuse a seed that is no whole number."""
-    if whole_number(seed) is None:
-        raise InvalidArgumentError(
-            "seed", expected="a whole number", came=repr(seed), remedy="0 is as good as any."
         )

@@ -13,9 +13,9 @@ from credibly.model.classifier import Classifier
 from credibly.model.derivatives import loss_jacobian, losses_only
 from credibly.model.inputs import as_inputs, enter_again
 from credibly.problem.fit_risk import FitRiskProblem
-from credibly.profile.arguments import check_chunk_size
+from credibly.profile.arguments import check_chunk_size, check_seed
 from credibly.profile.credibility import undisturbed
-from credibly.profile.given import check_profile, check_same_classes, check_seed
+from credibly.profile.given import check_profile, check_same_classes
 from credibly.profile.profile import Profile
 from credibly.solve.base import reach, require_positive, require_whole
 from credibly.types import Array, norm, per_sample
@@ -97,7 +97,8 @@ def try_tradeoff(
         seed: of the random directions.
         chunk_size: samples handled at a time.
     """
-    _check(profile, directions, radii, seed, chunk_size)
+    _check(profile, directions, radii, chunk_size)
+    seed = check_seed(seed)
     clf, start = enter_again(clf, profile.x0, profile.settings.space)
     check_same_classes(clf, start, profile)
     brought = _as_others(clf, profile, others or {})
@@ -160,7 +161,8 @@ def try_assumption_2(
         seed: of the directions.
         chunk_size: samples handled at a time.
     """
-    _check(profile, directions, radii, seed, chunk_size)
+    _check(profile, directions, radii, chunk_size)
+    seed = check_seed(seed)
     found = []
     clf, start = enter_again(clf, profile.x0, profile.settings.space)
     check_same_classes(clf, start, profile)
@@ -284,12 +286,9 @@ def _as_others(clf: Classifier, profile: Profile, others: Mapping[str, Array]) -
     return brought
 
 
-def _check(
-    profile: Profile, directions: int, radii: Sequence[float], seed: int, chunk_size: int
-) -> None:
+def _check(profile: Profile, directions: int, radii: Sequence[float], chunk_size: int) -> None:
     check_profile(profile)
     check_chunk_size(chunk_size)
-    check_seed(seed)
     require_whole("directions", directions)
     if not isinstance(radii, Sequence) or len(radii) == 0:
         raise InvalidArgumentError(
