@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import credibly as cr
-from credibly.problem.weights import resolve_weights
+from credibly.problem.weights import check_gamma, resolve_weights
 from credibly.types import to_type_again
 from tests.reference import models
 
@@ -140,3 +140,29 @@ def test_weights_come_in_the_precision_of_the_inputs():
     w = resolve_weights(models.affine_classifier(), X, gamma=5.0, weights=None)
     assert w.dtype == torch.float64
     assert w.tolist() == [5.0] * 4
+
+
+@pytest.mark.parametrize("tiny", [1e-40, 2e-39, 1e-38])
+def test_a_gamma_that_makes_the_objective_infinite_is_the_reason_named(tiny):
+    net = models.smooth_network(classes=3).float()
+    clf, x = cr.Classifier(net), models.inputs(4).float()
+    with pytest.raises(cr.InvalidArgumentError, match=r"`gamma`.*too small.*infinite.*float64"):
+        cr.credibility(clf, x, gamma=tiny)
+    with pytest.raises(cr.InvalidArgumentError, match=r"`weights`.*too small"):
+        cr.credibility(clf, x, weights=[1.0, 1.0, tiny])
+    wide = cr.Classifier(net.double())
+    found = cr.credibility(wide, models.inputs(4), gamma=tiny, solver=cr.LBFGS(steps=2))
+    assert cr.Status.NON_FINITE_MODEL not in found.status
+
+
+def test_a_gamma_with_an_infinite_reciprocal_is_refused_before_there_are_inputs():
+    with pytest.raises(cr.InvalidArgumentError, match=r"`gamma`.*too small"):
+        check_gamma(1e-40, torch.float32)
+    check_gamma(1e-40, torch.float64)
+
+
+def test_a_sample_with_infinite_losses_is_no_reason_to_blame_gamma():
+    clf = cr.Classifier(lambda x: x / (x > 0), dtype=torch.float64)
+    found = cr.credibility(clf, torch.tensor([[0.0, 0.0], [1.0, 2.0]]).double(), gamma=1.0)
+    assert found.status[0] == cr.Status.NON_FINITE_MODEL
+    assert found.status[1] == cr.Status.CONVERGED

@@ -43,12 +43,15 @@ def resolve_weights(
             came="both" if gamma is not None else "neither",
             remedy="Pass gamma=200.0 (one number), gamma='auto', or weights=<K numbers>.",
         )
-    count = _class_count(classifier, x0)
+    losses = _first_losses(classifier, x0)
     if weights is not None:
-        return _vector(weights, count, x0)
-    if isinstance(gamma, str) and gamma == "auto":
-        gamma = _auto(classifier, x0)
-    return _in_precision([positive(gamma, "gamma")] * count, "gamma", x0)
+        w = _vector(weights, len(losses), x0)
+    else:
+        if isinstance(gamma, str) and gamma == "auto":
+            gamma = _auto(classifier, x0)
+        w = _in_precision([positive(gamma, "gamma")] * len(losses), "gamma", x0)
+    _check_objective(losses, w, "gamma" if weights is None else "weights")
+    return w
 
 
 def check_gamma(gamma: object, dtype: torch.dtype | None = None) -> None:
@@ -155,7 +158,7 @@ def prior_weights(priors: Sequence[float] | Tensor, *, gamma: float) -> Tensor:
 
 def _mean_energy(classifier: Classifier, x: Tensor) -> Tensor:
     """tr(A A^T) / K (n,)."""
-    count = _class_count(classifier, x)
+    count = class_count(classifier, x)
     if count <= EXACT_CLASSES:
         return loss_jacobian(classifier, x)[1].square().sum(dim=(1, 2)) / count
     generator = torch.Generator().manual_seed(0)
@@ -163,10 +166,32 @@ def _mean_energy(classifier: Classifier, x: Tensor) -> Tensor:
     return sketched_trace(classifier, x, signs.to(x)) / count
 
 
-def _class_count(classifier: Classifier, x: Tensor) -> int:
+def class_count(classifier: Classifier, x: Tensor) -> int:
+    """The number of classes K, by a forward of one sample."""
+    return len(_first_losses(classifier, x))
+
+
+def _first_losses(classifier: Classifier, x: Tensor) -> Tensor:
+    """Losses (K,) of the first sample without NaN or infinity; of zeros where there is none."""
     first = torch.cat([finite_rows(x).nonzero().squeeze(1), torch.zeros(1).to(x.device).long()])[:1]
     probe = x[first].nan_to_num(0.0, 0.0, 0.0)
-    return losses_only(classifier.select(first), probe).shape[1]
+    return losses_only(classifier.select(first), probe)[0]
+
+
+def _check_objective(losses: Tensor, w: Tensor, name: str) -> None:
+    """Refuse weights so small that the objective of a sample is infinite, whatever the model."""
+    if bool(losses.isfinite().all()) and not bool((losses.square() / w).sum().isfinite()):
+        raise _too_small(float(w.min()), name, w.dtype)
+
+
+def _too_small(weight: float, name: str, dtype: torch.dtype) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        name,
+        expected=f"numbers by which losses can be divided in {dtype}",
+        came=f"{weight:.4g}, too small: loss^2 / {name} is infinite in this precision",
+        remedy="Pass a larger one, rescale the inputs (gamma has the unit of (loss / input)^2), or "
+        "use float64.",
+    )
 
 
 def positive(value: object, name: str) -> float:
@@ -218,6 +243,8 @@ def _in_precision(values: list[float], name: str, like: Tensor) -> Tensor:
             came=f"{values[0]:.4g}",
             remedy="Rescale the inputs, or use float64.",
         )
+    if not bool(w.reciprocal().isfinite().all()):
+        raise _too_small(values[0], name, like.dtype)
     return w
 
 

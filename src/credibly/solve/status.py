@@ -63,7 +63,8 @@ _ADVICE = {
         "The input holds NaN or infinity; its profile is NaN. Clean this sample."
     ),
     Status.NON_FINITE_MODEL: (
-        "The model's losses or gradients were not finite. If that was at x0, x0 is returned as it "
-        "is (NaN where the losses are); if later, the best point before: use a smaller step."
+        "The model's losses or gradients were not finite, or became so when divided by a very "
+        "small gamma. If that was at x0, x0 is returned as it is (NaN where the losses are); if "
+        "later, the best point before: use a smaller step."
     ),
 }
