@@ -38,8 +38,9 @@ def test_the_gamma_that_is_printed_is_the_gamma(dtype):
 
 @given(number=st.floats(1e-30, 1e30))
 def test_digits_that_are_printed_give_the_number_again(number):
-    assert float(to_type_again(number)) == number
     single = float(np.float32(number))
+    if single != number:  # what single precision holds is typed again in it
+        assert float(to_type_again(number)) == number
     assert float(np.float32(to_type_again(single))) == single
     assert len(to_type_again(single)) <= len("1.23456789e-30")
 
