@@ -372,3 +372,50 @@ def test_gammas_are_compared_in_the_precision_in_which_they_are_used(own_precisi
 def test_what_is_no_classifier_is_named():
     with pytest.raises(cr.InvalidArgumentError, match=r"^`clf`.*Wrap your model"):
         Study(clf=models.smooth_network())
+
+
+@pytest.mark.parametrize("made", [True, False])
+@pytest.mark.parametrize("gamma", [30.0, "auto"])
+@pytest.mark.parametrize("alone", [True, False])
+def test_bounds_that_the_inputs_break_leave_no_record(study, tmp_path, made, gamma, alone):
+    x, labels, calls = models.inputs(8), torch.arange(8) % 3, []
+
+    def make():
+        calls.append(1)
+        return x
+
+    inputs = InputSet(make if made else x, labels, "ordinary")
+
+    def go(bounds):
+        chosen = replace(study, gamma=gamma, bounds=bounds)
+        if alone:
+            return {"clean": chosen.part("clean", inputs, tmp_path)}
+        return chosen.run({"clean": inputs}, tmp_path)
+
+    with pytest.raises(cr.InvalidArgumentError, match=r"^`bounds`.*inputs span"):
+        go((-0.1, 0.1))
+    assert not (tmp_path / "study.json").exists()
+    calls.clear()
+    found = go((-9.0, 9.0))  # the corrected one is not refused
+    assert len(calls) == int(made)  # made once
+    again = replace(study, gamma=gamma, bounds=(-9.0, 9.0)).run({"clean": inputs}, tmp_path)
+    assert_same(found, again)
+
+
+def test_labels_of_no_class_of_the_model_are_refused_before_the_work(study, tmp_path):
+    x, labels = models.inputs(8), torch.arange(8) % 3
+    labels[5] = 3
+    shifted = InputSet(lambda: x + 0.1, labels, "shifted")
+    for sets in (
+        {"clean": InputSet(x, labels, "ordinary")},
+        {"clean": InputSet(lambda: x, labels, "ordinary")},
+        {"noise": shifted, "clean": some_sets()["clean"]},
+        {**some_sets(), "more": InputSet(x, labels, "attacked")},
+    ):
+        with pytest.raises(cr.InvalidArgumentError, match=r"^`labels`.*0 to 2.*3 for sample 5"):
+            study.run(sets, tmp_path)
+        assert not (tmp_path / "study.json").exists()
+    study.run(some_sets(), tmp_path)
+    with pytest.raises(cr.InvalidArgumentError, match=r"^`labels`.*0 to 2.*3 for sample 5"):
+        study.part("noise", shifted, tmp_path)
+    assert not (tmp_path / "noise.safetensors").exists()

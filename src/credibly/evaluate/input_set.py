@@ -10,11 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from credibly.decide.arguments import plain_labels
+from credibly.decide.arguments import checked_labels, plain_labels
 from credibly.errors import InvalidArgumentError
 from credibly.evaluate.rows import NO_CLASS, Kind, slug
+from credibly.model.checks import check_model
+from credibly.model.classifier import Classifier
 from credibly.model.fingerprint import digest_of_tensor
-from credibly.types import Labels, from_numpy
+from credibly.model.inputs import enter
+from credibly.problem.weights import class_count
+from credibly.profile.arguments import check_bounds
+from credibly.profile.credibility import undisturbed
+from credibly.types import Bounds, Labels, from_numpy
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +98,30 @@ def labels_of(inputs: InputSet, count: int) -> Tensor:
     if inputs.labels is None:
         return torch.full((count,), NO_CLASS)
     return plain_labels(inputs.labels).long().cpu()  # a tensor by now, which types cannot say
+
+
+def check_columns(inputs: InputSet, scores: Mapping[str, Tensor], count: int) -> None:
+    """Refuse labels and scores that are not one number a sample."""
+    columns = {**scores, "labels": labels_of(inputs, count)}
+    wrong = {name: tuple(v.shape) for name, v in columns.items() if tuple(v.shape) != (count,)}
+    if wrong:
+        raise InvalidArgumentError(
+            "sets",
+            expected=f"one number a sample, {count}",
+            came=f"shapes {wrong}",
+            remedy="Labels, scores and rivals give one number a sample.",
+        )
+
+
+def check_usable(clf: Classifier, inputs: InputSet, x: Tensor, bounds: Bounds | None) -> None:
+    """Refuse inputs that the model or the bounds do not allow, and labels of no class of it."""
+    check_columns(inputs, {}, len(x))
+    clf, start = enter(clf, x)
+    check_bounds(bounds, clf.free_values(start))
+    with undisturbed(start) as x0:
+        check_model(clf, x0)
+        if inputs.labels is not None:
+            checked_labels(labels_of(inputs, len(x)), len(x), class_count(clf, x0))
 
 
 def ordinary_of(sets: Mapping[str, InputSet]) -> InputSet:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -16,8 +16,10 @@ from credibly.decide.scores import SCORES, Score
 from credibly.errors import FileFormatError, InvalidArgumentError
 from credibly.evaluate.input_set import (
     InputSet,
+    check_columns,
     check_names,
     check_sets,
+    check_usable,
     labels_of,
     ordinary_of,
 )
@@ -120,6 +122,7 @@ class Study:
         check_sets(sets)
         place = Path(folder)
         self.check(sets, place)
+        sets = self._begun(sets, place)
         gamma = self._resolved_gamma(sets, place)
         found: dict[str, Rows] = {}
         with ticking(progress) as tick:
@@ -138,17 +141,37 @@ class Study:
         check_names([name])
         place = Path(folder)
         self.check({name: inputs}, place)
-        return self._part(name, inputs, place, self._resolved_gamma({name: inputs}, place))
+        sets = self._begun({name: inputs}, place)
+        return self._part(name, sets[name], place, self._resolved_gamma(sets, place))
 
     def check(self, sets: Mapping[str, InputSet], folder: str | Path) -> None:
-        """Refuse a gamma that the inputs cannot use, and a folder of another study.
+        """Refuse a folder of another study, and a gamma, bounds or labels that do not suit.
 
-        Nothing is written; `run` and `part` do this by themselves.
+        Nothing is written, and no inputs are made; `run` and `part` do this by themselves.
         """
         check_gamma(self.gamma, self._precision(sets))
         manifest = Path(folder) / "study.json"
         if manifest.exists():
             self._gamma_on_record(manifest, sets)
+        for name, inputs in sets.items():
+            if isinstance(inputs.inputs, Tensor) and not _place_of(name, Path(folder)).exists():
+                check_usable(self.clf, inputs, inputs.inputs, self.bounds)
+
+    def _begun(self, sets: Mapping[str, InputSet], place: Path) -> Mapping[str, InputSet]:
+        """The sets, those that come first made and checked before a new folder is written to.
+
+        So settings that do not suit them are no record that the corrected study would not match.
+        """
+        if (place / "study.json").exists():
+            return sets
+        needed = [next(iter(sets.values())), *([ordinary_of(sets)] if self.gamma == "auto" else [])]
+        known = dict(sets)
+        for name, inputs in sets.items():
+            if inputs in needed and callable(inputs.inputs):
+                x = inputs.load()
+                check_usable(self.clf, inputs, x, self.bounds)
+                known[name] = replace(inputs, inputs=x.detach)  # a function still: its origin stays
+        return known
 
     def _precision(self, sets: Mapping[str, InputSet]) -> torch.dtype | None:
         """In which gamma is used; None for a function on inputs that are not made yet."""
@@ -156,7 +179,7 @@ class Study:
         return self.clf.dtype or next(iter(given), None)
 
     def _part(self, name: str, inputs: InputSet, place: Path, gamma: float) -> Rows:
-        part = place / f"{slug(name)}.safetensors"
+        part = _place_of(name, place)
         marks = self._marks(name, inputs, gamma)
         if not part.exists():
             x = inputs.load()
@@ -210,14 +233,14 @@ class Study:
         }
 
     def _compute(self, inputs: InputSet, x: Tensor, gamma: float) -> Rows:
-        _check_columns(inputs, {}, len(x))  # before the work
+        check_usable(self.clf, inputs, x, self.bounds)  # before the work
         profile = credibility(
             self.clf, x, gamma=gamma, solver=self.solver, bounds=self.bounds,
             chunk_size=self.chunk_size,
         )  # fmt: skip
         scores = {name: score(profile) for name, score in self.scores.items()}
         scores |= {name: baseline(self.clf, x) for name, baseline in self.baselines.items()}
-        _check_columns(inputs, scores, len(x))
+        check_columns(inputs, scores, len(x))
         return Rows(
             kind=inputs.kind,
             labels=labels_of(inputs, len(x)),
@@ -226,6 +249,10 @@ class Study:
             scores={name: values.detach().double().cpu() for name, values in scores.items()},
             facts={"gamma": gamma, **_facts(profile)},
         )
+
+
+def _place_of(name: str, folder: Path) -> Path:
+    return folder / f"{slug(name)}.safetensors"
 
 
 def _gamma_of(manifest: Path, own: Mapping[str, Any], dtype: torch.dtype | None) -> float:
@@ -269,18 +296,6 @@ def _words(value: object) -> str:
 def _largest(values: Tensor) -> Tensor:
     unknown = values.isnan().any(1)
     return values.nan_to_num(-torch.inf).argmax(1).masked_fill(unknown, NO_CLASS).cpu()
-
-
-def _check_columns(inputs: InputSet, scores: Mapping[str, Tensor], count: int) -> None:
-    columns = {**scores, "labels": labels_of(inputs, count)}
-    wrong = {name: tuple(v.shape) for name, v in columns.items() if tuple(v.shape) != (count,)}
-    if wrong:
-        raise InvalidArgumentError(
-            "sets",
-            expected=f"one number a sample, {count}",
-            came=f"shapes {wrong}",
-            remedy="Labels, scores and rivals give one number a sample.",
-        )
 
 
 def _check_labels(part: Path, inputs: InputSet, rows: Rows) -> None:
