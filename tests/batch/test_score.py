@@ -517,6 +517,38 @@ def test_a_whole_chunk_of_such_rows_stops_nobody(tmp_path, out):
     assert report.statuses["model failed"] == 1
 
 
+class PickyInside(nn.Module):
+    """The same with a part that can be named."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = nn.Identity()
+
+    def forward(self, x):
+        return Picky()(self.part(x))
+
+
+@pytest.mark.parametrize("settings", [{"module": "part"}, {}], ids=["module", "inputs"])
+@pytest.mark.parametrize("bad", [[0], [5], [0, 1, 4]])
+@pytest.mark.parametrize("gamma", [1.0, "auto"])
+def test_a_row_on_which_the_model_raises_may_be_among_the_first(
+    tmp_path, out, *, settings, bad, gamma
+):
+    clf = cr.Classifier(PickyInside(), dtype=torch.float64, **settings)
+    x = np.random.default_rng(0).normal(size=(9, 4))
+    good = [n for n in range(9) if n not in bad]
+    x[bad, 0] = 11.0
+    np.save(tmp_path / "x.npy", x)
+    report = cr.score(clf, tmp_path / "x.npy", out, gamma=gamma, chunk_size=4)
+    frame = pd.read_parquet(out)
+    assert [n for n, status in enumerate(frame["status"]) if status == "model failed"] == bad
+    rows = torch.from_numpy(x[good])
+    assert report.gamma == (cr.auto_gamma(clf, rows) if gamma == "auto" else gamma)
+    expected = cr.credibility(clf, rows, gamma=report.gamma).risk
+    np.testing.assert_allclose(frame["risk"][good], expected, rtol=1e-6)
+    assert frame["risk"][bad].isna().all()
+
+
 class Mortal(nn.Module):
     """Works for a while, as a device does that is about to fail."""
 

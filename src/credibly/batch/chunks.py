@@ -18,6 +18,7 @@ from credibly.data.sources import Source
 from credibly.errors import CrediblyError, InvalidArgumentError, ModelError
 from credibly.model.bound import InSpace, bind
 from credibly.model.classifier import Classifier
+from credibly.model.derivatives import losses_only
 from credibly.model.inputs import enter, finite_rows
 from credibly.model.space import Space
 from credibly.problem.fit_risk import FitRiskProblem
@@ -104,6 +105,26 @@ def solved(job: Job, x: Tensor) -> Profile:
         return solved_profile(problem, job.solver, chunk_size=job.chunk, bounds=job.bounds)
 
 
+def answered(clf: Classifier, x: Tensor) -> Tensor:
+    """The rows on which the model runs, to look at it by; the others get a status later.
+
+    All rows where it runs on no finite one: then the model is what is to be complained about.
+    """
+
+    def runs(rows: Tensor) -> None:
+        bound, start = enter(clf, rows)  # a named module is found by running the model
+        finite = finite_rows(start)
+        if clf.module is None and bool(finite.any()):
+            losses_only(bound.select(finite), start[finite])
+
+    try:
+        runs(x if clf.module is not None else x[finite_rows(x)][:2])
+    except Exception:  # noqa: BLE001  # a model may raise anything
+        failing = _raising(runs, x, but=())
+        return x[~failing] if bool((~failing & finite_rows(x)).any()) else x
+    return x
+
+
 def gamma_of(clf: Classifier, x: Tensor) -> float:
     """The automatic gamma, by rows on which the model does not raise: those get a status later."""
     try:
@@ -138,10 +159,10 @@ def _raising(
 
 
 def _still_works(job: Job) -> bool:
-    """Whether the model answers for a row it was checked on: if not, the rows are not to blame."""
+    """Whether the model answers for a row like those it was checked on: else no row is to blame."""
     x, _ = prepared(job, job.source.read(0, AUTO_ROWS)[1])
-    x = x[finite_rows(x)][:1]
-    return len(x) > 0 and not bool(_failing_rows(job, x).any())
+    rows = torch.split(x[finite_rows(x)], 1)
+    return any(len(row) > 0 and not bool(_failing_rows(job, row).any()) for row in rows)
 
 
 def _solved_without(job: Job, x: Tensor, failing: Tensor, first: int) -> Profile:

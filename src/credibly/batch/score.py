@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from credibly.batch.chunks import AUTO_ROWS, Job, gamma_of, prepared, solve_chunk, solved
+from credibly.batch.chunks import AUTO_ROWS, Job, answered, gamma_of, prepared, solve_chunk, solved
 from credibly.batch.lock import locked
 from credibly.batch.manifest import FORMAT, FORMAT_VERSION, Manifest, plain, require_same, versions
 from credibly.batch.report import ScoreReport, movement
@@ -213,7 +213,8 @@ def _begun(
 def _resolved(job: Job, gamma: float | Literal["auto"], weights: Any) -> tuple[float, ...]:
     read = job.source.read(0, AUTO_ROWS)[1]
     x, outside = prepared(job, read)
-    with undisturbed(x) as x:
+    with undisturbed(x) as rows:
+        x = answered(job.clf, rows)
         clf, x0 = enter(job.clf, x)
         with naming_columns(getattr(job.source, "columns", None)):
             check_model(clf, x0)
