@@ -217,6 +217,47 @@ def test_two_runs_on_one_output_are_refused(clf, data, out):
     cr.score(clf, data, out, **SMALL)
 
 
+def finished_meanwhile(monkeypatch, other):
+    """Let another run finish after this one has looked at its output, before it has the lock."""
+    create = Shards.create
+
+    def late(self):
+        monkeypatch.setattr(Shards, "create", create)
+        other()
+        create(self)
+
+    monkeypatch.setattr(Shards, "create", late)
+
+
+def test_a_file_that_was_finished_meanwhile_is_not_replaced(clf, data, out, monkeypatch):
+    finished_meanwhile(monkeypatch, lambda: cr.score(clf, data, out, **SMALL))
+    seen = killed_after(monkeypatch, 6)
+    with pytest.raises(cr.OutputError, match="exists already"):
+        cr.score(clf, data, out, **{**SMALL, "gamma": 3.0})
+    assert len(seen) == 6  # those of the first run; the second solved nothing
+    assert json.loads(pq.read_schema(out).metadata[b"settings"])["gamma"] == 2.0
+    assert not Shards(out).folder.exists()
+    monkeypatch.undo()
+    finished_meanwhile(monkeypatch, lambda: cr.score(clf, data, out, overwrite=True, **SMALL))
+    cr.score(clf, data, out, overwrite=True, **{**SMALL, "gamma": 3.0})  # unless it may
+    assert json.loads(pq.read_schema(out).metadata[b"settings"])["gamma"] == 3.0
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_link_is_not_replaced_by_a_file(clf, data, tmp_path, there, overwrite):
+    target, link = tmp_path / "target.parquet", tmp_path / "link.parquet"
+    if there:
+        target.write_bytes(b"somebody's")
+    link.symlink_to(target)
+    with pytest.raises(cr.OutputError, match=r"is a link to .*target\.parquet.*Name the file"):
+        cr.score(clf, data, link, overwrite=overwrite, **SMALL)
+    assert link.is_symlink()
+    assert target.exists() is there
+    assert not there or target.read_bytes() == b"somebody's"
+    assert not Shards(link).folder.exists()
+
+
 def test_a_lock_is_gone_with_the_run_and_a_stale_one_is_in_nobodys_way(out):
     path = out.with_name("lock")
     path.touch()  # of a run that was killed

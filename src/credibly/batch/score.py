@@ -102,6 +102,7 @@ def score(
     wanted = plain(_settings(job, gamma, weights, fingerprint or known))
     shards.create()
     with locked(shards.lock, shards.out), ticking(progress) as tick:
+        _check_still_free(shards, source, overwrite=overwrite)
         if not resume:
             shards.clear()
         manifest = Manifest.read(shards.manifest) or _begun(job, gamma, weights, wanted, shards)
@@ -150,11 +151,24 @@ def _check_output(shards: Shards, source: Source, *, overwrite: bool) -> None:
         )
     if out.exists() and source.path.exists() and out.samefile(source.path):
         raise OutputError(f"{out} is the file that is to be read", remedy="Choose another name.")
+    if out.is_symlink():  # it would be replaced by a file, and what it points to stay as it is
+        raise OutputError(
+            f"{out} is a link to {out.readlink()}", remedy="Name the file itself, or another one."
+        )
     if out.exists() and not overwrite and not shards.merged():
         raise OutputError(
             f"{out} exists already",
             remedy="Choose another name, or replace it with overwrite=True (--overwrite).",
         )
+
+
+def _check_still_free(shards: Shards, source: Source, *, overwrite: bool) -> None:
+    """Look again under the lock: another run may have finished since."""
+    try:
+        _check_output(shards, source, overwrite=overwrite)
+    except OutputError:
+        shards.leave()
+        raise
 
 
 def _pair(bounds: Bounds | None) -> Bounds | None:

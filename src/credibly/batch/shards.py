@@ -100,6 +100,10 @@ class Shards:
     def remove(self) -> None:
         """Remove the folder; a file of somebody else keeps it."""
         self.clear()
+        self.leave()
+
+    def leave(self) -> None:
+        """Remove the folder if there is nothing but the lock of this run in it."""
         with suppress(OSError):
             self.lock.unlink()
             self.folder.rmdir()
