@@ -590,6 +590,32 @@ def test_a_row_on_which_the_model_raises_may_be_among_the_first(
     assert frame["risk"][bad].isna().all()
 
 
+class PickyOfNaN(PickyInside):
+    """Refuses NaN as well."""
+
+    def forward(self, x):
+        if bool(x.isnan().any()):
+            message = "not a number"
+            raise ValueError(message)
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("settings", [{"module": "part"}, {}], ids=["module", "inputs"])
+def test_a_model_that_refuses_gaps_too_is_not_asked_about_them(tmp_path, out, settings):
+    clf = cr.Classifier(PickyOfNaN(), dtype=torch.float64, **settings)
+    x = np.random.default_rng(0).normal(size=(9, 4)).clip(-2, 2)
+    x[1, 2], x[4, 0], x[7, 1] = np.nan, 11.0, -5.0
+    x[6] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    cr.score(clf, tmp_path / "x.npy", out, bounds=(-4.0, 20.0), chunk_size=3)
+    frame = pd.read_parquet(out)
+    bad = {1: "non finite input", 4: "model failed", 6: "non finite input", 7: "outside bounds"}
+    found = dict(enumerate(frame["status"]))
+    assert {n: found[n] for n in bad} == bad
+    assert set(np.delete(frame["status"], list(bad))) <= {"converged", "stalled"}
+    assert frame["risk"].isna().tolist() == [n in bad for n in range(9)]
+
+
 class Mortal(nn.Module):
     """Works for a while, as a device does that is about to fail."""
 

@@ -56,9 +56,11 @@ def solve_chunk(job: Job, first: int) -> Any:
         profile = solved(job, x)
     except Exception as error:  # a model may raise anything
         failing = _failing_rows(job, x)
-        if not bool(failing.any()) or not _still_works(job):
+        working = _working_row(job) if bool(failing.any()) else None
+        if working is None:
             raise _model_failed(first, len(x), error) from error
-        profile = _solved_without(job, x, failing, first)
+        profile = _solved_without(job, x, failing, working, first)
+        failing &= finite_rows(x)  # the others have a status that says more
     frame = to_pandas(profile)
     for rows, words in ((unread, UNREADABLE), (outside, OUTSIDE), (failing, FAILED)):
         frame.loc[rows.cpu().numpy(), "status"] = words
@@ -96,9 +98,14 @@ def _outside(job: Job, x: Tensor) -> Tensor:
     return dataclasses.replace(found.coordinates, low=low, high=high).outside(bounds)
 
 
-def solved(job: Job, x: Tensor) -> Profile:
-    """The profile of a chunk. The model was looked at when the run began, not at every chunk."""
+def solved(job: Job, x: Tensor, *, without: Tensor | None = None) -> Profile:
+    """The profile of a chunk, NaN for the rows `without`.
+
+    The model was looked at when the run began, not at every chunk.
+    """
     clf, start = enter(job.clf, x)  # what moves is what the space or the module says
+    if without is not None:
+        start = torch.where(per_sample(without, start), torch.nan, start)
     with undisturbed(start) as x0:
         weights = torch.tensor(job.weights, dtype=x0.dtype, device=x0.device)
         problem = FitRiskProblem(clf, x0, weights, clf.limits(job.bounds))
@@ -158,16 +165,19 @@ def _raising(
     return failing
 
 
-def _still_works(job: Job) -> bool:
-    """Whether the model answers for a row like those it was checked on: else no row is to blame."""
+def _working_row(job: Job) -> Tensor | None:
+    """One of the first rows for which the model answers (1, ...); None: no row is to blame."""
     x, _ = prepared(job, job.source.read(0, AUTO_ROWS)[1])
-    rows = torch.split(x[finite_rows(x)], 1)
-    return any(len(row) > 0 and not bool(_failing_rows(job, row).any()) for row in rows)
+    for n in finite_rows(x).nonzero().flatten().tolist():
+        if not bool(_failing_rows(job, x[n : n + 1]).any()):
+            return x[n : n + 1]
+    return None
 
 
-def _solved_without(job: Job, x: Tensor, failing: Tensor, first: int) -> Profile:
+def _solved_without(job: Job, x: Tensor, failing: Tensor, working: Tensor, first: int) -> Profile:
+    """The same with a row that works in the place of those that do not, which stay NaN."""
     try:
-        return solved(job, torch.where(per_sample(failing, x), torch.nan, x))
+        return solved(job, torch.where(per_sample(failing, x), working, x), without=failing)
     except Exception as error:
         raise _model_failed(first, len(x), error) from error
 
