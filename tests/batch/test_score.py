@@ -366,7 +366,7 @@ def test_files_of_which_none_can_be_read_are_the_reason_named(tmp_path, out):
 
 
 def test_weights_of_their_own(clf, data, out):
-    report = cr.score(clf, data, out, weights=[1.0, 2.0, 3.0], chunk_size=4)
+    report = cr.score(clf, data, out, gamma=None, weights=[1.0, 2.0, 3.0], chunk_size=4)
     assert report.gamma is None
     assert json.loads(pq.read_schema(out).metadata[b"settings"])["weights"] == [1.0, 2.0, 3.0]
     assert "weights of their own" in report.summary()

@@ -12,7 +12,9 @@ import pytest
 import torch
 from torch import nn
 
-from credibly.model.code_digest import digest_of_callable
+import credibly as cr
+from credibly.model.code_digest import digest_of_callable, words_of_loss
+from credibly.model.losses import resolve_loss
 
 SOURCE = """
     import functools, torch
@@ -172,3 +174,11 @@ def test_every_method_of_an_object_counts():
         for helper in (lambda _, x: x + 1, lambda _, x: x + 2)
     )
     assert digest_of_callable(first) != digest_of_callable(second)
+
+
+def test_losses_of_ones_own_are_told_apart_by_their_code():
+    def scaled(times):
+        return cr.CustomLoss(lambda outputs: times * torch.nn.functional.softplus(-outputs))
+
+    assert words_of_loss(scaled(1.0)) == words_of_loss(scaled(1.0)) != words_of_loss(scaled(2.0))
+    assert words_of_loss(resolve_loss("hinge")) == "Hinge(kinked=True)"

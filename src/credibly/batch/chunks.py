@@ -15,7 +15,7 @@ from torch import Tensor
 from credibly.batch.report import FAILED, OUTSIDE, UNREADABLE
 from credibly.batch.shards import as_table
 from credibly.data.sources import Source
-from credibly.errors import CrediblyError, InvalidArgumentError, ModelError
+from credibly.errors import CrediblyError, ModelError
 from credibly.model.bound import InSpace, bind
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only
@@ -117,19 +117,20 @@ def answered(clf: Classifier, x: Tensor) -> Tensor:
 
     All rows where it runs on no finite one: then the model is what is to be complained about.
     """
-
-    def runs(rows: Tensor) -> None:
-        bound, start = enter(clf, rows)  # a named module is found by running the model
-        finite = finite_rows(start)
-        if clf.module is None and bool(finite.any()):
-            losses_only(bound.select(finite), start[finite])
-
     try:
-        runs(x if clf.module is not None else x[finite_rows(x)][:2])
+        _run(clf, x if clf.module is not None else x[finite_rows(x)][:2])
     except Exception:  # noqa: BLE001  # a model may raise anything
-        failing = _raising(runs, x, but=())
+        failing = _raising(partial(_run, clf), x)
         return x[~failing] if bool((~failing & finite_rows(x)).any()) else x
     return x
+
+
+def _run(clf: Classifier, x: Tensor) -> None:
+    """One forward, of the rows that are numbers."""
+    bound, start = enter(clf, x)  # a named module is found by running the model
+    finite = finite_rows(start)
+    if clf.module is None and bool(finite.any()):
+        losses_only(bound.select(finite), start[finite])
 
 
 def gamma_of(clf: Classifier, x: Tensor) -> float:
@@ -139,7 +140,7 @@ def gamma_of(clf: Classifier, x: Tensor) -> float:
     except CrediblyError:
         raise
     except Exception as error:  # a model may raise anything
-        failing = _raising(partial(auto_gamma, clf), x, but=(InvalidArgumentError,))
+        failing = _raising(partial(_run, clf), x)
         if not bool(failing.any() and (~failing & finite_rows(x)).any()):
             raise _model_failed(0, len(x), error) from error
         return auto_gamma(clf, torch.where(per_sample(failing, x), torch.nan, x))
@@ -147,19 +148,15 @@ def gamma_of(clf: Classifier, x: Tensor) -> float:
 
 def _failing_rows(job: Job, x: Tensor) -> Tensor:
     """Rows (n,) whose solve raises even alone; all is tried again, since this is rare."""
-    return _raising(partial(solved, job), x, but=())
+    return _raising(partial(solved, job), x)
 
 
-def _raising(
-    use: Callable[[Tensor], object], x: Tensor, *, but: tuple[type[Exception], ...]
-) -> Tensor:
-    """Rows (n,) on which `use` raises, by itself, anything but these."""
+def _raising(use: Callable[[Tensor], object], x: Tensor) -> Tensor:
+    """Rows (n,) on which `use` raises by itself."""
     failing = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     for n in range(len(x)):
         try:
             use(x[n : n + 1])
-        except but:
-            continue
         except Exception:  # noqa: BLE001  # whatever it is, it is this row's
             failing[n] = True
     return failing

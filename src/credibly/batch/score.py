@@ -21,7 +21,7 @@ from credibly.data.sources import Source, open_source
 from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, OutputError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
-from credibly.model.code_digest import digest_of_callable
+from credibly.model.code_digest import digest_of_callable, words_of_loss
 from credibly.model.files import LoadedClassifier
 from credibly.model.fingerprint import digest_of_classifier, digest_of_space
 from credibly.model.inputs import enter, finite_rows
@@ -129,7 +129,7 @@ def _checked(clf: Classifier) -> Classifier:
 
 
 def _check_one_source_of_weights(gamma: object, weights: object) -> None:
-    if weights is not None and not (isinstance(gamma, str) and gamma == "auto"):
+    if weights is not None and gamma is not None and not isinstance(gamma, str):
         raise InvalidArgumentError(
             "gamma",
             expected="exactly one of gamma and weights",
@@ -187,7 +187,7 @@ def _settings(job: Job, gamma: object, weights: object, fingerprint: str | None)
         if weights is None
         else as_numbers(weights, "weights", torch.empty(0, dtype=torch.float64)).tolist(),
         "solver": repr(job.solver),
-        "loss": repr(clf.loss),
+        "loss": words_of_loss(clf.loss),
         "outputs": clf.outputs,
         "classes": clf.classes,
         "bounds": job.bounds,

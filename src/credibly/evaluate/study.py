@@ -37,7 +37,7 @@ from credibly.evaluate.rows import (
 )
 from credibly.model.batches import check_classifier
 from credibly.model.classifier import Classifier
-from credibly.model.code_digest import digest_of_callable
+from credibly.model.code_digest import digest_of_callable, words_of_loss
 from credibly.model.fingerprint import (
     digest_of_parts,
     digest_of_space,
@@ -279,7 +279,7 @@ def _gamma_of(manifest: Path, own: Mapping[str, Any], dtype: torch.dtype | None)
 def _question(clf: Classifier) -> dict[str, str | None]:
     """What is asked of the weights: another loss or space has other numbers with the same ones."""
     return {
-        "loss": repr(clf.loss),
+        "loss": words_of_loss(clf.loss),
         "outputs": clf.outputs,
         "module": clf.module,
         "space": None if clf.space is None else digest_of_space(clf.space),

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from credibly.model.fingerprint import digest_of_module, digest_of_parts, digest_of_tensor
+from credibly.model.losses import CustomLoss, Loss
 
 _DEEPEST = 8
 """How far values inside values are followed."""
@@ -40,6 +41,13 @@ def digest_of_callable(function: object) -> str:
     name = getattr(function, "__qualname__", type(function).__qualname__)
     name = name.rpartition(".")[2]
     return f"{name} {digest_of_parts([('callable', _Reader().words(function))])[:16]}"
+
+
+def words_of_loss(loss: Loss) -> str:
+    """A loss in words that another one does not have: one's own by its code, not by its name."""
+    if not isinstance(loss, CustomLoss):
+        return repr(loss)
+    return f"CustomLoss({digest_of_callable(loss.function)}, kinked={loss.kinked})"
 
 
 @dataclass
