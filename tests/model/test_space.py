@@ -129,7 +129,7 @@ SHAPE = (3,)
         (lambda: Space(vary=["a", "a"]), "vary", "each once"),
         (lambda: Space(vary=[1]), "vary", "path of a leaf"),
         (lambda: Space.standardised(torch.ones(3)), "x", r"\(n, \.\.\.\)"),
-        (lambda: Space.standardised("table"), "x", "str.*to_numpy"),
+        (lambda: Space.standardised("table"), "x", "str.*table of numbers"),
         (lambda: Space.standardised(torch.full((3, 2), torch.nan)), "x", "finite"),
     ],
 )

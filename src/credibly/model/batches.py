@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -51,9 +53,22 @@ def check_evaluation_mode(classifier: Classifier) -> None:
             )
 
 
+def numbers_of_table(classifier: Classifier, x: Any) -> Any:
+    """A table as the numbers a scikit-learn twin takes, columns by name; all else as it is.
+
+    Other models know no names: whether their columns stand in order is for the caller to say.
+    """
+    if not hasattr(x, "columns") or not hasattr(x, "to_numpy"):
+        return x
+    from credibly.model.sklearn.twin import Twin
+
+    net = classifier.net
+    return net.of_table(x) if isinstance(net, Twin) and classifier.preprocess is None else x
+
+
 def check_batch(classifier: Classifier, x: Array, name: str) -> Tensor:
     """Give a detached floating tensor (n, ...) on the classifier's device and precision."""
-    tensor = _as_tensor(x, name)
+    tensor = _as_tensor(numbers_of_table(classifier, x), name)
     _check_shape(tensor, name)
     _check_precision(classifier, tensor, name)
     _check_device(classifier, tensor, name)

@@ -11,7 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from credibly.errors import InvalidArgumentError, ModelError
-from credibly.model.batches import check_batch, check_classifier, check_evaluation_mode
+from credibly.model.batches import (
+    check_batch,
+    check_classifier,
+    check_evaluation_mode,
+    numbers_of_table,
+)
 from credibly.model.classifier import Classifier
 from credibly.model.coordinates import Coordinates
 from credibly.model.derivatives import ordinary_path
@@ -206,7 +211,7 @@ def bind(clf: Classifier, x: Nested) -> Bound:
             came=f"one bound to {len(clf.variable)} samples",
             remedy="Bind the classifier it was made from, or use it as it is.",
         )
-    inputs = as_tensors(x)
+    inputs = as_tensors(numbers_of_table(clf, x))
     with torch.inference_mode(False):
         if clf.module is not None:
             return AtModule(clf, inputs)

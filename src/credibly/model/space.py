@@ -70,9 +70,12 @@ class Space:
         """A space whose scales are the standard deviations of `x` over samples.
 
         Features that never change in `x` have no scale of their own and are locked. Rows of `x`
-        with NaN or infinity are left out. `settings` are those of `Space`, without `scale`.
+        with NaN or infinity are left out. `settings` are those of `Space`, without `scale`; a table
+        brings the names of its columns.
         """
         sample = _table(x)
+        if hasattr(x, "columns"):
+            settings = {"columns": [str(name) for name in x.columns], **settings}
         spread = sample.std(0) if len(sample) > 1 else torch.zeros_like(sample[0])
         constant = ~(spread > 0)
         given = settings.pop("locked", None)
@@ -198,7 +201,8 @@ class Space:
 def _table(x: Array) -> Tensor:
     """The finite rows of a sample, in double precision (n, ...)."""
     try:
-        given = from_numpy(x) if isinstance(x, np.ndarray) else x
+        given = np.array(x, dtype=np.float64) if hasattr(x, "to_numpy") else x
+        given = from_numpy(given) if isinstance(given, np.ndarray) else given
         sample = torch.as_tensor(given, dtype=torch.float64).detach()
     except (TypeError, ValueError, RuntimeError):
         sample = torch.zeros(0)
@@ -209,8 +213,8 @@ def _table(x: Array) -> Tensor:
             "x",
             expected="a sample of inputs (n, ...) of finite numbers",
             came=f"{type(x).__name__} of shape {tuple(getattr(x, 'shape', ()))}",
-            remedy="Pass an array with the sample axis first, such as the training inputs; of a "
-            "table, table.to_numpy().",
+            remedy="Pass an array with the sample axis first, such as the training inputs, or a "
+            "table of numbers only.",
         )
     return sample
 

@@ -12,9 +12,14 @@ from credibly.errors import InvalidArgumentError
 
 
 def as_matrix(
-    x: Any, *, features: int, names: tuple[str, ...] | None, dtype: torch.dtype
+    x: Any,
+    *,
+    features: int,
+    names: tuple[str, ...] | None,
+    dtype: torch.dtype,
+    gaps: bool = False,
 ) -> Tensor:
-    """A tensor (n, features); every other thing is an error that says what to do."""
+    """A tensor (n, features), with NaN only if `gaps` says so; other things are errors."""
     if hasattr(x, "toarray") and not isinstance(x, np.ndarray):
         raise _wrong("a dense matrix", "a sparse matrix", "Convert it: X.toarray().")
     _check_names(x, names)
@@ -34,7 +39,7 @@ def as_matrix(
             f"X has {values.shape[1]} features",
             "Pass the columns that the model was fitted on.",
         )
-    if not bool(torch.isfinite(values).all()):
+    if not gaps and not bool(torch.isfinite(values).all()):
         raise _wrong(
             "numbers without gaps",
             f"NaN or infinity in {_places(values, names)}",

@@ -56,6 +56,16 @@ class Twin(nn.Module):
         )
         return values.to(self.reference.device)
 
+    def of_table(self, table: Any) -> Tensor:
+        """The same of a table whose columns may stand in any order; rows with gaps keep them."""
+        names = self.feature_names
+        if names is not None and set(table.columns) == set(names):
+            table = table[list(names)]
+        values = as_matrix(
+            table, features=self.features, names=names, dtype=self.reference.dtype, gaps=True
+        )
+        return values.to(self.reference.device)
+
     def decision_function(self, x: Tensor) -> Tensor:
         """The model's own decision function: (n,) for two classes, else (n, K) or (n, pairs)."""
         values = self.head.decision_function(x)
@@ -111,6 +121,7 @@ def from_sklearn(
         model = unwrapped(estimator)
         twin = Twin(head, _feature_count(model), _feature_names(model), dtype).eval()
         names = _class_names(model, twin)
+        _check_order(space, twin.feature_names)
         chosen = head.loss if loss is None else loss
         return Classifier(twin, classes=names, loss=chosen, space=space)
 
@@ -130,6 +141,19 @@ def _check_settings(dtype: object, svc_outputs: object) -> None:
             came=repr(svc_outputs),
             remedy="Leave it out for the first; docs/scikit-learn.md explains them.",
         )
+
+
+def _check_order(space: Space | None, names: tuple[str, ...] | None) -> None:
+    """Refuse the scales of columns that stand in another order than those of the fit."""
+    columns = None if space is None or space.columns is None else tuple(space.columns)
+    if columns is None or names is None or columns == names or set(columns) != set(names):
+        return
+    raise InvalidArgumentError(
+        "space",
+        expected=f"columns in the order of the fit: {', '.join(names[:5])}, ...",
+        came=f"the same in another order: {', '.join(columns[:5])}, ...",
+        remedy="Make it of table[list(model.feature_names_in_)].",
+    )
 
 
 def _steps(model: Any) -> list[Any]:
