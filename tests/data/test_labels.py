@@ -38,3 +38,14 @@ def test_numbers_that_are_neither_are_refused(tmp_path, values, classes):
 def test_numbers_that_may_be_either_are_counted_with_a_warning(tmp_path):
     with pytest.warns(cr.CrediblyWarning, match="from 1 to 2 were taken as counted from 0"):
         assert read(tmp_path, np.array([1, 2, 2]), ["1", "2", "3"]) == [1, 2, 2]
+
+
+def test_of_many_columns_the_likely_ones_are_named_first(tmp_path):
+    names = [*(f"pixel{k}" for k in range(60)), "TrueClass", "weight", "y", "last"]
+    np.savez(tmp_path / "d.npz", **{name: np.zeros(2, int) for name in names})
+    with pytest.raises(cr.InvalidArgumentError) as caught:
+        read_labels(tmp_path / "d.npz", "labels", classes=2)
+    said = str(caught.value)
+    assert "one of TrueClass, y, last, pixel0, pixel1, " in said
+    assert "and 56 more in d.npz, got 'labels'" in said
+    assert f"--labels {tmp_path / 'd.npz'}:NAME" in said

@@ -199,7 +199,20 @@ def _chosen(path: Path, key: str | None, names: list[str]) -> str:
         return key or usual[0]
     raise InvalidArgumentError(
         "labels",
-        expected=f"one of {', '.join(names)} in {path.name}",
+        expected=f"one of {_likely_first(names)} in {path.name}",
         came="none" if key is None else repr(key),
-        remedy=f"Write {path.name}:NAME.",
+        remedy=f"Pass --labels {path}:NAME.",
     )
+
+
+def _likely_first(names: list[str], most: int = 8) -> str:
+    """A few names, first those that sound like labels, then the last one, then the others."""
+    ordered = sorted(names, key=lambda name: (not _sounds_like_labels(name), name != names[-1]))
+    shown = names if len(names) <= most else ordered[:most]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(shown) + more
+
+
+def _sounds_like_labels(name: str) -> bool:
+    lower = name.lower()
+    return lower in _USUAL or any(word in lower for word in ("label", "target", "class", "truth"))
