@@ -23,10 +23,12 @@ def demo(tmp_path_factory):
 
 
 def test_the_demo_prints_a_table_and_what_it_cost(demo):
-    _, text = demo
+    out, text = demo
     assert "Accuracy when answering only the most trusted share" in text
     assert "passes a sample" in text
-    assert "ms an image" in text
+    threads = "one thread" if torch.get_num_threads() == 1 else f"{torch.get_num_threads()} threads"
+    (cost,) = re.findall(rf"\d+ ms an image and gamma on {threads}", " ".join(text.split()))
+    assert cost in (out / "index.html").read_text("utf-8")
 
 
 def test_the_demo_page_stands_alone_and_shows_every_figure(demo):
@@ -61,6 +63,23 @@ def test_the_demo_says_how_often_overturning_helps_and_how_often_it_harms(demo):
     assert lost > harmed > 0, "nothing to count"
     assert f"ahead on {lost} of the 40 images; on {corrected} of them" in page.replace("&#39;", "'")
     assert f"and on {harmed} the network" in page
+
+
+def test_the_words_of_the_demo_page_about_abstaining_agree(demo):
+    page = " ".join((demo[0] / "index.html").read_text("utf-8").split())
+    words = page[page.index("Abstaining") : page.index("The most credible images")]
+    assert "be right more often on what you answer" not in words  # not said to be so: it may not
+    assert "the more often the answers should be right" in words
+
+
+def test_the_coverage_of_the_demo_is_drawn_as_in_evaluate(demo):
+    from credibly.decide.coverage import accuracy_against_coverage
+    from credibly.report import figures
+
+    profile = cr.Profile.load(demo[0] / "profiles.safetensors")
+    curve = accuracy_against_coverage(profile.fit.amax(1), profile.fit.argmax(1) == 0)
+    (panel,) = figures.coverage({"one": curve}).axes
+    assert panel.get_xlim() == (0, 100)
 
 
 def test_the_profiles_of_the_demo_can_be_loaded_and_certified(demo):

@@ -51,6 +51,8 @@ def demo(
 
 
 def _solve(images: int) -> DemoResults:
+    import torch
+
     from credibly.data.sample import load_sample
     from credibly.model.classifier import Classifier
     from credibly.profile.credibility import credibility
@@ -66,7 +68,10 @@ def _solve(images: int) -> DemoResults:
             tick = partial(_tick, bar, task)
             profiles[gamma] = credibility(clf, x, gamma=gamma, progress=tick)
             seconds[gamma] = time.perf_counter() - start
-    return DemoResults(profiles, MAIN, sample.labels[:images], seconds, sample.test_accuracy)
+    return DemoResults(
+        profiles, MAIN, sample.labels[:images], seconds, sample.test_accuracy,
+        torch.get_num_threads(),
+    )  # fmt: skip
 
 
 def _tick(bar: Progress, task: TaskID, share: float) -> None:
@@ -86,8 +91,7 @@ def _print(console: Console, results: DemoResults) -> None:
     _print_extremes(console, results)
     console.print(results.profile.summary(), markup=False)
     total = sum(results.seconds.values())
-    per_image = 1000 * total / (len(results.profile) * len(results.profiles))
-    console.print(f"  {total:.0f} s for three gamma, {per_image:.0f} ms an image and gamma")
+    console.print(f"  {total:.0f} s for three gamma, {results.cost()}")
 
 
 def _print_extremes(console: Console, results: DemoResults) -> None:

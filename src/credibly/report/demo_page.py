@@ -35,6 +35,7 @@ class DemoResults:
         labels: true classes (n,).
         seconds: by gamma.
         test_accuracy: of the network on its whole test set.
+        threads: that torch computed with.
     """
 
     profiles: Mapping[float, Profile]
@@ -42,6 +43,7 @@ class DemoResults:
     labels: Tensor
     seconds: Mapping[float, float]
     test_accuracy: float
+    threads: int
 
     @property
     def profile(self) -> Profile:
@@ -83,6 +85,14 @@ class DemoResults:
         return (
             f"At 80 % coverage the profile is right {kept:.1%} of the time, softmax {soft:.1%}. "
             "On clean images softmax usually is the better filter; do not count on this order."
+        )
+
+    def cost(self) -> str:
+        """How long it took an image, and on what."""
+        solved = sum(len(profile) for profile in self.profiles.values())
+        threads = "one thread" if self.threads == 1 else f"{self.threads} threads"
+        return (
+            f"{1000 * sum(self.seconds.values()) / solved:.0f} ms an image and gamma on {threads}"
         )
 
     def extremes(self) -> tuple[list[int], list[int]]:
@@ -179,6 +189,7 @@ def _facts(results: DemoResults) -> dict[str, object]:
         "example_text": _example(results)[2],
         "kept": float((profile.credibility.argmax(1) == results.predicted).double().mean()),
         "verdict": results.verdict(),
+        "cost": results.cost(),
         "statuses": ", ".join(f"{count} {label}" for label, count in counts.most_common()),
     }
 

@@ -83,7 +83,7 @@ def coverage(curves: Mapping[str, CoverageCurve]) -> Figure:
             color=color, linewidth=2, label=name,
         )  # fmt: skip
     style.tidy(axes[0], x="coverage: share of images answered (%)", y="accuracy among them (%)")
-    axes[0].set_xlim(100, 5)
+    axes[0].set_xlim(0, 100)
     style.legend(axes[0])
     return figure
 
