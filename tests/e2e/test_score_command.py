@@ -242,6 +242,42 @@ def test_advice_names_options_and_not_python():
     assert "a larger --effort" in said
 
 
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("replace it with overwrite=True (--overwrite).", "replace it with --overwrite."),
+        ("Pass size=(height, width) (--size HxW) and", "Pass --size HxW and"),
+        ("pass trusted=['a.b', 'c'] (--trust a.b --trust c).", "pass --trust a.b --trust c."),
+        ("and mode='grey' (--mode grey), or 'rgb'.", "and --mode grey, or 'rgb'."),
+        ("a smaller chunk_size (--chunk-size) if", "a smaller --chunk-size if"),
+        ("say Classifier(..., outputs='p') (--outputs p); or", "say --outputs p; or"),
+        ("ones (--weights F, in Python weights=...), or", "ones (--weights F), or"),
+        ("Solve with gamma=0.5, or leave out gamma='auto'", None),
+        ("Name the classes (--classes), or leave it out (--drop NAME)", None),
+        ("`gamma`: expected a positive finite number", None),
+    ],
+)
+def test_messages_name_options_and_not_python(message, expected):
+    special = message.replace("gamma=0.5", "--gamma 0.5").replace("gamma='auto'", "--gamma auto")
+    assert options.as_options(message) == (special if expected is None else expected)
+
+
+@pytest.mark.usefixtures("folder")
+def test_errors_of_the_command_line_name_no_python(capsys, monkeypatch):
+    from credibly.batch import shards
+
+    command = ["score", *ARGUMENTS, *SMALL, "--out", "o.parquet", "--gamma"]
+    with monkeypatch.context() as patch:
+        patch.setattr(shards.Shards, "merge", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert credibly(*command, "1") == 130
+    capsys.readouterr()
+    assert credibly(*command, "2") == 2
+    assert capsys.readouterr().err.endswith("or drop its rows with --restart.\n")
+    assert credibly(*command, "1") == 0
+    assert credibly(*command, "1") == 2
+    assert capsys.readouterr().err.endswith("or replace it with --overwrite.\n")
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_stalled_row_is_told_of_the_option(capsys):
     Path("kinked.py").write_text(
@@ -262,7 +298,7 @@ def test_probabilities_are_told_of_the_option(capsys):
     )
     command = ["inspect", "sure.py:model", "x.csv", "--columns", "a,b,c"]
     assert credibly(*command) == 0
-    assert "(--outputs probabilities)" in capsys.readouterr().err
+    assert capsys.readouterr().err.count("say --outputs probabilities;") == 1
     assert credibly(*command, "--outputs", "probabilities") == 0
     assert "probabilities" not in capsys.readouterr().err
 

@@ -15,6 +15,7 @@ from credibly.cli.demo import demo
 from credibly.cli.env import env
 from credibly.cli.evaluate import evaluate
 from credibly.cli.inspect import inspect
+from credibly.cli.options import as_options
 from credibly.cli.sample import sample
 from credibly.cli.score import score
 from credibly.errors import CrediblyError
@@ -29,7 +30,9 @@ class _App(typer.Typer):
             return super().__call__(*args, **kwargs)
         except CrediblyError as error:
             Console(stderr=True).print(
-                f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True
+                f"[bold red]error:[/] {escape(as_options(str(error)))}",
+                highlight=False,
+                soft_wrap=True,
             )
             sys.exit(2)
 

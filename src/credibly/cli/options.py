@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -205,14 +206,27 @@ def as_gamma(text: str) -> float | Literal["auto"]:
 _IN_PYTHON = {
     "use Hybrid(effort=4)": "pass --effort 4",
     "use a solver of more steps, or Hybrid()": "pass a larger --effort",
+    ", in Python weights=...": "",
+    "outputs='probabilities'": "--outputs probabilities",
+    "gamma='auto'": "--gamma auto",
 }
 
+_BOTH = re.compile(
+    r"""(?: \w+ \( [^()]* \)                                       # Classifier(...)
+          | \w+ = (?: \[ [^]]* \] | \( [^)]* \) | '[^']*' | \w+ )  # overwrite=True
+          | \w+ _ \w+ )                                           # chunk_size
+        [ ] \( (-- [^)]+) \)                                      # (--option)""",
+    re.VERBOSE,
+)
+"""How messages name what is set in Python and, behind it, its option."""
 
-def as_options(advice: str) -> str:
-    """Advice of the library in the words of the command line."""
+
+def as_options(message: str) -> str:
+    """What the library says in the words of the command line."""
+    message = _BOTH.sub(r"\1", message)
     for python, option in _IN_PYTHON.items():
-        advice = advice.replace(python, option)
-    return advice
+        message = message.replace(python, option)
+    return re.sub(r"\bgamma=(?=\d)", "--gamma ", message)
 
 
 @contextmanager
@@ -221,7 +235,9 @@ def plain_warnings() -> Iterator[list[str]]:
     shown: list[str] = []
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        text = f"warning: {message}"
+        text = f"warning: {as_options(str(message))}"
+        if text in shown:  # the filter forgets, whenever other code changes filters
+            return
         shown.append(text)
         Console(stderr=True).print(text, style="yellow", markup=False, soft_wrap=True)
 

@@ -88,7 +88,7 @@ class ImageFolder(Source):
                 raise FileFormatError(
                     f"{self.path}: the images differ: {first[0]} is {first[1]}, {name} is {shape} "
                     "(channels, height, width). Pass size=(height, width) (--size HEIGHTxWIDTH) "
-                    "and mode='grey' or 'rgb' (--mode)."
+                    "and mode='grey' (--mode grey), or 'rgb'."
                 )
         if first is None:
             raise FileFormatError(f"{self.path}: none of {len(self)} images can be read.")
