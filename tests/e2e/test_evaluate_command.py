@@ -169,6 +169,23 @@ def test_a_folder_of_other_data_is_refused(capsys):
 
 
 @pytest.mark.usefixtures("folder")
+def test_another_spelling_of_the_model_is_no_other_model(capsys):
+    rest = [*BASE[1:], *QUICK, "--limit", "12", "--out", "o"]
+    assert credibly("evaluate", "model.py:Slow", *rest) == 0
+    try:
+        assert credibly("evaluate", "model:Slow", *rest) == 0
+    finally:
+        sys.modules.pop("model", None)
+    capsys.readouterr()
+    Path("model.py").write_text(MODEL + "\n# another\n")
+    assert credibly("evaluate", "model.py:Slow", *rest) == 2
+    assert "holds an evaluation of other model code. Choose" in capsys.readouterr().err
+    Path("model.py").write_text(MODEL.replace("manual_seed(0)", "manual_seed(1)"))
+    assert credibly("evaluate", "model.py:Slow", *rest) == 2
+    assert "its model is one of the weights" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
 def test_another_effort_is_refused(capsys):
     command = ["evaluate", *BASE, *QUICK, "--limit", "12", "--out", "o"]
     assert credibly(*command, "--effort", "0.5") == 0

@@ -219,6 +219,32 @@ def test_a_changed_setting_is_named_and_restart_begins_anew(capsys, monkeypatch)
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_run_goes_on_however_the_model_is_spelled_and_says_what_of_it_differs(
+    capsys, monkeypatch
+):
+    from credibly.batch import shards
+
+    rest = [*ARGUMENTS[1:-2], *SMALL, "--gamma", "1", "--out", "o.parquet"]
+    with monkeypatch.context() as patch:
+        patch.setattr(shards.Shards, "merge", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert credibly("score", "model.py:Slow", *rest) == 130
+    capsys.readouterr()
+    Path("model.py").write_text(MODEL + "\n# another\n")
+    assert credibly("score", "model.py:Slow", *rest) == 2
+    said = capsys.readouterr().err
+    assert re.search(r"otherwise: model code was \w{12} and is now \w{12}\. Start", said), said
+    Path("model.py").write_text(MODEL.replace("manual_seed(0)", "manual_seed(1)"))
+    assert credibly("score", "model.py:Slow", *rest) == 2
+    said = capsys.readouterr().err
+    assert re.search(r"model code was \w+ and is now \w+; model weights was \w+ and is", said), said
+    Path("model.py").write_text(MODEL)
+    try:
+        assert credibly("score", "model:Slow", *rest) == 0
+    finally:
+        sys.modules.pop("model", None)
+
+
+@pytest.mark.usefixtures("folder")
 def test_effort_is_that_of_the_solver_and_part_of_the_settings(capsys, monkeypatch):
     from credibly.batch import shards
 

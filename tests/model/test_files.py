@@ -223,6 +223,27 @@ def test_the_fingerprint_knows_weights_and_code(factory, tmp_path):
     assert cr.load_classifier(f"{factory}:make").fingerprint != first
 
 
+def test_the_fingerprint_is_that_of_the_model_and_not_of_its_spelling(
+    factory, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "factory.py").write_text(FACTORY)
+    specs = [factory, "factory.py", "./factory.py", "inside/factory.py", "factory"]
+    specs.append("inside.factory")
+    found = {cr.load_classifier(f"{spec}:make").fingerprint for spec in specs}
+    assert len(found) == 1
+    halved = {
+        cr.load_classifier(f"{factory}:make", preprocess=f"{spec}:halve").fingerprint
+        for spec in specs
+    }
+    assert len(halved) == 1
+    assert halved != found
+    for name in ("factory", "inside.factory", "inside"):
+        sys.modules.pop(name)
+
+
 def test_any_bit_of_any_tensor_changes_the_digest():
     net = nn.BatchNorm1d(3).to(torch.bfloat16)
     before = digest_of_module(net)

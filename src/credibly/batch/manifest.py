@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -69,10 +70,14 @@ def plain(values: dict[str, Any]) -> dict[str, Any]:
 
 def require_same(stored: dict[str, Any], new: dict[str, Any], parts: Path) -> None:
     """Refuse to go on with rows that were made otherwise; every difference is named."""
+    differ = [name for name in sorted({*stored, *new}) if stored.get(name) != new.get(name)]
+    of_model = {name for name in differ if name.startswith("model ")}
+    # where its parts are known they say more than the digest of all; equal digests need none
+    hidden = {"model"} if of_model and "model" in differ else of_model
     differences = [
         f"{name} was {_short(stored.get(name))} and is now {_short(new.get(name))}"
-        for name in sorted({*stored, *new})
-        if stored.get(name) != new.get(name)
+        for name in differ
+        if name not in hidden
     ]
     if differences:
         raise OutputError(
@@ -83,4 +88,6 @@ def require_same(stored: dict[str, Any], new: dict[str, Any], parts: Path) -> No
 
 def _short(value: object) -> str:
     text = "not set" if value is None else str(value)
+    if re.fullmatch("[0-9a-f]{64}", text):
+        return text[:12]  # of a digest, so much tells it from another
     return text if len(text) <= 80 else f"{text[:60]}...{text[-12:]}"

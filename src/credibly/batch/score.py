@@ -87,7 +87,9 @@ def score(
     """
     started = time.monotonic()
     require_table_extra()
-    known = clf.fingerprint if isinstance(clf, LoadedClassifier) else None
+    known: dict[str, Any] = {} if fingerprint is None else {"model": fingerprint}
+    if isinstance(clf, LoadedClassifier) and fingerprint is None:
+        known = {"model": clf.fingerprint, **clf.parts_by_name()}
     clf = clf.classifier if isinstance(clf, LoadedClassifier) else clf
     source = source if isinstance(source, Source) else open_source(source)
     source = source.for_model(_checked(clf))
@@ -99,7 +101,7 @@ def score(
     job = Job(clf, source, (), check_solver(solver, default=Hybrid()), _pair(bounds), chunk, shard)
     shards = Shards(Path(out))
     _check_output(shards, source, overwrite=overwrite)
-    wanted = plain(_settings(job, gamma, weights, fingerprint or known))
+    wanted = plain({**_settings(job, gamma, weights), **known})
     shards.create()
     with locked(shards.lock, shards.out), ticking(progress) as tick:
         _check_still_free(shards, source, overwrite=overwrite)
@@ -176,11 +178,11 @@ def _pair(bounds: Bounds | None) -> Bounds | None:
     return check_bounds(bounds, torch.empty(0, 1))
 
 
-def _settings(job: Job, gamma: object, weights: object, fingerprint: str | None) -> dict[str, Any]:
+def _settings(job: Job, gamma: object, weights: object) -> dict[str, Any]:
     clf = job.clf
     reading = {k: v for k, v in job.source.describe().items() if k != "name"}
     return {
-        "model": fingerprint or digest_of_classifier(clf) or "unknown",
+        "model": digest_of_classifier(clf) or "unknown",
         "data": job.source.fingerprint(),
         "gamma": real_number(gamma) if weights is None and gamma != "auto" else _word(weights),
         "weights": None

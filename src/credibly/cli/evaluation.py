@@ -108,6 +108,7 @@ class Evaluation:
             "classes": count,
             "model file": loaded.description,
             "fingerprint": loaded.fingerprint,
+            **loaded.parts_by_name(),
             "outliers": {inputs.name: dict(inputs.facts) for inputs in outliers},
         }
         return Evaluation(study, sets, facts)
@@ -139,7 +140,7 @@ class Evaluation:
                 before = dict(json.loads(path.read_text("utf-8")))
             except ValueError as error:
                 raise FileFormatError(f"{path}: not readable as JSON ({error}).") from error
-        _refuse_other(before, own, path.parent, but="outliers")
+        _refuse_other(before, own, path.parent, but=("outliers", "model file"))
         _refuse_other(before.get("outliers", {}), own["outliers"], path.parent)
         known = {**own, "outliers": {**before.get("outliers", {}), **own["outliers"]}}
         half = path.with_suffix(".half")
@@ -149,9 +150,12 @@ class Evaluation:
 
 
 def _refuse_other(
-    before: Mapping[str, Any], own: Mapping[str, Any], out: Path, but: str = ""
+    before: Mapping[str, Any], own: Mapping[str, Any], out: Path, but: Sequence[str] = ()
 ) -> None:
-    other = [name for name in own if name != but and name in before and before[name] != own[name]]
+    shared = [name for name in own if name not in but and name in before]
+    other = [name for name in shared if before[name] != own[name]]
+    if any(name.startswith("model ") for name in other):
+        other.remove("fingerprint")  # of all of them
     if other:
         raise OutputError(
             f"{out} holds an evaluation of other {', '.join(other)}",

@@ -12,7 +12,7 @@ from typing import Any
 from credibly.errors import FileFormatError, InvalidArgumentError
 from credibly.model.batches import classifier_inside
 from credibly.model.classifier import Classifier
-from credibly.model.fingerprint import quick_digest
+from credibly.model.fingerprint import in_words, quick_digest
 from credibly.profile.profile import Profile, Settings
 from credibly.types import to_type_again
 
@@ -33,7 +33,8 @@ def refuse_other_settings(expected: Settings, profile: Profile | Settings) -> No
         if name == "weights" and not _same_weights(left, right):
             _refuse_weights(expected, came)
         if name != "weights" and left != right:
-            raise _other(name, f"{left}", f"{right}", "Choose a threshold of its own for it")
+            words = in_words if name == "model" else str
+            raise _other(name, words(left), words(right), "Choose a threshold of its own for it")
 
 
 def _same_weights(left: Sequence[float], right: Sequence[float]) -> bool:
@@ -153,6 +154,6 @@ def check_own_profile(clf: object, profile: Profile) -> None:
         raise InvalidArgumentError(
             "profile",
             expected="a profile of this very classifier",
-            came=f"one of the model {profile.settings.model}",
+            came=f"that of a model, {in_words(profile.settings.model)}",
             remedy="Solve it again with credibility(clf, x, ...).",
         )

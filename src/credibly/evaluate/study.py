@@ -42,6 +42,7 @@ from credibly.model.fingerprint import (
     digest_of_parts,
     digest_of_space,
     digest_of_tensor,
+    in_words,
     quick_digest,
 )
 from credibly.problem.weights import auto_gamma, check_gamma, same_gamma
@@ -267,10 +268,11 @@ def _gamma_of(manifest: Path, own: Mapping[str, Any], dtype: torch.dtype | None)
         if name in _LATER and name not in before:
             continue
         if not (same_gamma(known, value, dtype) if name == _ASKED else known == value):
+            words = in_words if name == "model" else str
             raise InvalidArgumentError(
                 "folder",
-                expected=f"a folder of this very study; its {name} is {known}",
-                came=f"{value}",
+                expected=f"a folder of this very study; its {name} is {words(known)}",
+                came=words(value),
                 remedy="Choose another folder, or remove this one.",
             )
     return gamma

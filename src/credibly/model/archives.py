@@ -183,5 +183,6 @@ def _short(error: Exception) -> str:
 def _loaded(
     classifier: Classifier, kind: str, path: Path, what: str, parts: list[tuple[str, str]]
 ) -> LoadedClassifier:
-    fingerprint = digest_of_parts([("file", digest_of_file(path)), *parts])
-    return LoadedClassifier(classifier, kind, fingerprint, f"{what} from {path.name}")
+    every = (("file", digest_of_file(path)), *parts)
+    description = f"{what} from {path.name}"
+    return LoadedClassifier(classifier, kind, digest_of_parts(every), description, parts=every)

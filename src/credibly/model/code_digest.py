@@ -12,7 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from credibly.model.fingerprint import digest_of_module, digest_of_parts, digest_of_tensor
+from credibly.model.fingerprint import (
+    digest_of_module,
+    digest_of_parts,
+    digest_of_tensor,
+    home_in_short,
+)
 from credibly.model.losses import CustomLoss, Loss
 
 _DEEPEST = 8
@@ -141,7 +146,8 @@ def _state(value: object) -> dict[str, Any]:
 
 def _kind(value: object) -> str:
     known = value if hasattr(value, "__qualname__") else type(value)
-    return f"{getattr(known, '__module__', '')}.{getattr(known, '__qualname__', '')}"
+    home = home_in_short(getattr(known, "__module__", None) or "")
+    return f"{home}.{getattr(known, '__qualname__', '')}"
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -17,6 +17,7 @@ from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError
 from credibly.model.classifier import Classifier
 from credibly.model.files import REMEDIES, LoadedClassifier, Wanted
 from credibly.model.fingerprint import (
+    FROM_FILE,
     digest_of_classifier,
     digest_of_file,
     digest_of_parts,
@@ -97,7 +98,8 @@ def as_preprocess(
             came=f"{wanted.preprocess}, a {type(found).__name__}",
             remedy="It is applied to every batch before the model.",
         )
-    parts = [("preprocess", wanted.preprocess), ("preprocess code", _code(home))]
+    name = wanted.preprocess.rpartition(":")[2]
+    parts = [("preprocess name", name), ("preprocess code", _code(home))]
     return found, parts  # any callable: its answers are checked where it is used
 
 
@@ -109,7 +111,7 @@ def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise FileFormatError(f"{path}: no such file.")
     resolved = path.resolve()
-    name = f"_credibly_{digest_of_parts([('path', str(resolved))])[:12]}_{path.stem}"
+    name = f"{FROM_FILE}{digest_of_parts([('path', str(resolved))])[:12]}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, resolved)
     if spec is None or spec.loader is None:
         raise FileFormatError(f"{path}: not a Python file.")
@@ -252,7 +254,8 @@ def _loaded(
     classifier: Classifier, spec: str, parts: list[tuple[str, str]], notes: list[str]
 ) -> LoadedClassifier:
     weights = digest_of_classifier(classifier) or "none"
-    attribute = spec.rpartition(":")[2]
-    fingerprint = digest_of_parts([("attribute", attribute), ("weights", weights), *parts])
-    what = type(classifier.net).__name__
-    return LoadedClassifier(classifier, "python", fingerprint, f"{what} from {spec}", tuple(notes))
+    every = (("name", spec.rpartition(":")[2]), ("weights", weights), *parts)
+    description = f"{type(classifier.net).__name__} from {spec}"
+    return LoadedClassifier(
+        classifier, "python", digest_of_parts(every), description, tuple(notes), every
+    )

@@ -42,6 +42,7 @@ class LoadedClassifier:
         fingerprint: SHA-256 over the weights and files it was made of, in hex.
         description: what was loaded, in a line.
         notes: what was done to it, such as a switch to evaluation mode.
+        parts: what the fingerprint is made of, to tell what differs: weights, code, a name, a file.
     """
 
     classifier: Classifier
@@ -49,6 +50,11 @@ class LoadedClassifier:
     fingerprint: str
     description: str
     notes: tuple[str, ...] = ()
+    parts: tuple[tuple[str, str], ...] = ()
+
+    def parts_by_name(self) -> dict[str, str]:
+        """The parts as settings of a run: 'model weights', 'model code', ..."""
+        return {f"model {name}": value for name, value in self.parts}
 
 
 @dataclass(frozen=True)

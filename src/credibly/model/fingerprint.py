@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -38,9 +39,18 @@ def digest_of_tensor(tensor: Tensor) -> str:
 
 def digest_of_module(net: nn.Module) -> str:
     """SHA-256 over the kind of module and every parameter and buffer, by name."""
-    kind = f"{type(net).__module__}.{type(net).__qualname__}"
+    kind = f"{home_in_short(type(net).__module__)}.{type(net).__qualname__}"
     tensors = [(name, digest_of_tensor(t)) for name, t in net.state_dict().items() if _is_plain(t)]
     return digest_of_parts([("kind", kind), *tensors])
+
+
+FROM_FILE = "_credibly_"
+"""How the names of modules begin that were loaded from a file: then a digest of its path."""
+
+
+def home_in_short(module: str) -> str:
+    """The last part of a module's name, the same whether it was imported or loaded from a file."""
+    return re.sub(f"^{FROM_FILE}[0-9a-f]{{12}}_", "", module.rpartition(".")[2])
 
 
 def digest_of_classifier(classifier: Classifier) -> str | None:
@@ -72,6 +82,11 @@ def quick_digest(classifier: Classifier) -> str:
             some = flat[:: max(1, len(flat) // _SOME)][: 2 * _SOME].double().cpu()
             parts.append((name, f"{tuple(tensor.shape)}{some.numpy().tobytes().hex()}"))
     return digest_of_parts(parts)[:16]
+
+
+def in_words(digest: str) -> str:
+    """What `quick_digest` gave, with a word on what it tells apart."""
+    return digest if digest.startswith("function ") else f"one of the weights {digest}"
 
 
 _SOME = 32

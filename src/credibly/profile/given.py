@@ -9,7 +9,7 @@ from credibly.errors import InvalidArgumentError
 from credibly.model.batches import check_evaluation_mode
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only
-from credibly.model.fingerprint import quick_digest
+from credibly.model.fingerprint import in_words, quick_digest
 from credibly.profile.profile import Profile
 
 
@@ -30,8 +30,8 @@ def check_same_model(clf: Classifier, profile: Profile) -> None:
     if made_with and quick_digest(clf) != made_with:
         raise InvalidArgumentError(
             "clf",
-            expected=f"the classifier the profile was made with, {made_with}",
-            came=f"one of the model {quick_digest(clf)}",
+            expected=f"the classifier the profile was made with, {in_words(made_with)}",
+            came=in_words(quick_digest(clf)),
             remedy="Solve the profile again with this classifier: credibility(clf, x, ...).",
         )
 
