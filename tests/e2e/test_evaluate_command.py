@@ -169,6 +169,32 @@ def test_a_folder_of_other_data_is_refused(capsys):
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_radius_beyond_the_inputs_is_doubted(capsys):
+    x = pd.read_csv("x.csv").drop(columns="truth")
+    spans = x.max() - x.min()
+    reach = {"linf": spans.max(), "l2": np.sqrt((spans**2).sum())}
+    for norm, largest in reach.items():
+        for factor in (0.99, 1.01):
+            out, radius = f"{norm}{factor}", f"{norm}:{factor * largest}"
+            command = ["evaluate", *BASE, "--gamma", "1", "--resamples", "100", "--out", out]
+            assert credibly(*command, "--attack", radius) == 0
+            said = capsys.readouterr().err
+            assert ("farther than the ordinary inputs lie apart" in said) is (factor > 1), radius
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("width", [40, 53, 61, 80])
+def test_no_line_of_the_terminal_parts_a_number_from_its_unit(capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert credibly("evaluate", *BASE, *QUICK, "--out", "o") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(" %" in line for line in lines)
+    assert not [line for line in lines if line.lstrip(" -").startswith(("%", "points"))]
+    assert max(map(len, lines)) <= width
+    assert "\N{NO-BREAK SPACE}" not in "".join(lines)
+
+
+@pytest.mark.usefixtures("folder")
 def test_another_spelling_of_the_model_is_no_other_model(capsys):
     rest = [*BASE[1:], *QUICK, "--limit", "12", "--out", "o"]
     assert credibly("evaluate", "model.py:Slow", *rest) == 0

@@ -179,3 +179,32 @@ def test_the_score_that_the_text_calls_best_is_among_the_bars():
     assert view.best_detector("outliers") == ("s5 (rival)", False)
     assert ("s5 (rival)", False) in view.detectors
     assert "s5 (rival) is best" in " ".join(view.sentences())
+
+
+def test_the_default_of_every_question_is_among_the_bars_and_curves():
+    g = torch.Generator().manual_seed(5)
+
+    def with_parts(kind, seed):
+        part = rows(kind, seed=seed)
+        names = ("shift", "elasticity", "softmax_ratio", "predicted_ratio")
+        noise = {name: torch.randn(120, generator=g, dtype=torch.float64) for name in names}
+        # rivals and others flag better, so that only its being the default brings it in
+        better = {f"good {n}": noise["shift"] + 9 * (kind == "ordinary") for n in range(3)}
+        return replace(part, scores={**part.scores, **noise, **better})
+
+    plain = with_parts("ordinary", 0)
+    sets = {"attacked": ["tamper_score"], "outliers": ["shift"]}
+    for kinds in (["attacked"], ["outliers"], ["attacked", "outliers"]):
+        study = {"plain": plain, **{kind: with_parts(kind, 3) for kind in kinds}}
+        view = StudyView(summarise(study, resamples=5))
+        for kind in kinds:
+            for name in sets[kind]:
+                assert (name, False) in view.detectors
+        assert "failure_score" in view.curves
+        assert len(view.curves) == len(set(view.curves))
+
+
+def test_units_are_tied_to_their_numbers_on_the_page(result):
+    text = re.search(r"What was found.*?</ul>", study_page(result), re.DOTALL)[0]
+    assert "\N{NO-BREAK SPACE}%" in text
+    assert not re.search(r"\d (%|points)", text)

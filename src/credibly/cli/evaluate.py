@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -109,10 +110,14 @@ def _run(work: Evaluation, out: Path, resamples: int, console: Console) -> Study
 
 
 def _print(console: Console, result: StudyResult, out: Path) -> None:
-    from credibly.report.study_view import StudyView
+    from credibly.report.study_view import NO_BREAK, StudyView, unbroken
 
     for sentence in StudyView(result).sentences():
-        console.print(f"- {sentence}", markup=False)
+        wrapped = textwrap.fill(  # rich would part a number from its unit
+            unbroken(sentence), console.width, initial_indent="- ", subsequent_indent="  ",
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+        console.print(wrapped.replace(NO_BREAK, " "), markup=False, soft_wrap=True)
     for name in ("index.html", "result.json", "scores.parquet"):
         console.print(str(out / name), markup=False, soft_wrap=True)
 

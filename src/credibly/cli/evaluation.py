@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +18,7 @@ from credibly.batch.shards import require_table_extra, writing
 from credibly.cli import options as o
 from credibly.data.columns import naming_columns
 from credibly.data.labels import read_labels
-from credibly.errors import FileFormatError, InvalidArgumentError, OutputError
+from credibly.errors import CrediblyWarning, FileFormatError, InvalidArgumentError, OutputError
 from credibly.evaluate.attacks.ball import Norm
 from credibly.evaluate.attacks.pgd import PGD
 from credibly.evaluate.baselines import LogitBaseline, all_baselines
@@ -29,7 +30,7 @@ from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.files import LoadedClassifier
 from credibly.model.fingerprint import digest_of_parts
-from credibly.model.inputs import enter
+from credibly.model.inputs import enter, finite_rows
 from credibly.profile.arguments import check_bounds
 from credibly.solve.hybrid import Hybrid
 from credibly.types import Bounds
@@ -90,6 +91,7 @@ class Evaluation:
         sets = {"ordinary": InputSet(x, y, "ordinary")}
         for text in attacks:
             attack = parsed_attack(text, bounds)
+            _doubt_radius(attack, x)
             name = f"PGD {attack.norm} {attack.eps:g}"
             sets[name] = InputSet(partial(attack, clf, x, y), y, "attacked")
         for inputs in outliers:
@@ -185,6 +187,24 @@ def parsed_attack(text: str, bounds: Bounds | None) -> PGD:
         )
     chosen: Any = norm
     return PGD(eps=eps, norm=chosen, bounds=bounds)
+
+
+def _doubt_radius(attack: PGD, x: Tensor) -> None:
+    """Warn of a radius that leaves nothing of the inputs: it is probably meant in other units."""
+    known = x[finite_rows(x)]
+    if not len(known):
+        return
+    spans = (known.amax(0) - known.amin(0)).flatten()
+    reach = float(spans.max() if attack.norm == "linf" else spans.norm())
+    if attack.eps > reach:
+        warnings.warn(
+            f"the attack {attack.norm}:{attack.eps:g} goes farther than the ordinary inputs lie "
+            f"apart ({reach:.3g} at most; values from {float(known.min()):.3g} to "
+            f"{float(known.max()):.3g}): nothing of them is left. The radius is in the units of "
+            "the inputs; --bounds keeps attacked inputs in their range.",
+            CrediblyWarning,
+            stacklevel=2,
+        )
 
 
 def _labels(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from credibly.report import study_figures, style
-from credibly.report.study_view import StudyView, auroc_of
+from credibly.report.study_view import StudyView, auroc_of, unbroken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,7 @@ def study_page(result: StudyResult, *, title: str = "How far can the scores be t
     page: str = template.render(
         title=title,
         facts=_facts(view),
-        sentences=view.sentences(),
+        sentences=[unbroken(sentence) for sentence in view.sentences()],
         pictures={name: style.as_data_uri(image) for name, image in pictures(view).items()},
         failures=_failures(view),
         labelled=_labelled(view),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,11 @@ TWINS = {
     "p_norm": "max logit p-norm (rival)",
 }
 """Scores and the rivals of `credibly evaluate` that order inputs in the same way."""
+
+DEFAULTS = {"outliers": "shift", "attacked": "tamper_score"}
+"""What the library itself flags a kind of inputs by."""
+
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 Pick = tuple[str, bool]
 """A score, and whether it is taken two-sided."""
@@ -77,14 +83,20 @@ class StudyView:
 
     @cached_property
     def curves(self) -> list[str]:
-        """A handful of scores for curves: the reference, the best two, the best of the profile."""
-        wanted = [self.result.reference, *self.ranked[:1], self.best_of_profile, "ratio"]
+        """A handful of scores for curves: the reference, the best, the default, the paper's."""
+        wanted = [
+            self.result.reference, *self.ranked[:1], self.best_of_profile,
+            study_advice.DEFAULT, "ratio",
+        ]  # fmt: skip
         known = [name for name in wanted if name in self.ordinary.failures]
         return list(dict.fromkeys(name for name in known if name is not None))
 
     @cached_property
     def detectors(self) -> list[Pick]:
-        """A handful of scores for detection: the reference, what the text calls best, others."""
+        """A handful of scores for detection: the reference, what the text calls best, others.
+
+        The defaults of the questions that are asked are always among them.
+        """
         sets = list(self.of_kind("attacked", "outliers").values())
         if not sets:
             return []
@@ -99,6 +111,11 @@ class StudyView:
         ]
         named = [self.best_detector(kind) for kind in ("outliers", "attacked")]
         chosen = [(self.result.reference, False), *(pick for pick in named if pick is not None)]
+        chosen += [
+            (name, False)
+            for kind, name in DEFAULTS.items()
+            if self.of_kind(kind) and name in sets[0].detection
+        ]
         chosen += [pick for group in groups for pick in group[:2]]
         return list(dict.fromkeys(chosen))
 
@@ -241,6 +258,11 @@ class StudyView:
             f"{start}{label(best)} is best: {numbers}. It is clearly better on {better} and "
             f"clearly worse on {worse} of them."
         )
+
+
+def unbroken(sentence: str) -> str:
+    """The sentence with its units tied to their numbers."""
+    return re.sub(r"(?<=\d) (?=%|points)", NO_BREAK, sentence)
 
 
 def label(pick: Pick) -> str:
