@@ -303,9 +303,12 @@ def test_arrays_and_lists_are_taken_and_other_inputs_named(study, net, tmp_path)
     x, labels = models.inputs(8), torch.arange(8) % 3
     whole = study.run({"clean": InputSet(x, labels, "ordinary")}, tmp_path)
     for truth in (labels.numpy(), labels.tolist(), labels.double()):
-        for inputs in (x.numpy(), x.numpy):
+        for number, inputs in enumerate((x.numpy(), x.numpy)):
             sets = {"clean": InputSet(inputs, truth, "ordinary")}
-            assert_same(whole, study.run(sets, tmp_path))
+            folder = (
+                tmp_path / f"{type(truth).__name__} {truth[0]} {number}"
+            )  # nothing is there yet
+            assert_same(whole, study.run(sets, folder))
     with pytest.raises(cr.InvalidArgumentError, match=r"`inputs`.*list"):
         InputSet(x.tolist(), labels, "ordinary")
     net.calls = 0

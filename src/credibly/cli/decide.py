@@ -170,12 +170,13 @@ def _write_whole(out: Path, write: Any) -> None:
             os.fsync(file.fileno())
         temporary.replace(out)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         raise OutputError(
             f"{out} cannot be written: {error.strerror or error}",
             remedy="Choose another place, or make room.",
         ) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def _print(found: Answers, statuses: list[str], rule: str, out: Path) -> None:
