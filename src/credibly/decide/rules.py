@@ -16,6 +16,7 @@ from credibly.decide import thresholds, verdict
 from credibly.decide.conformal import ConformalSets
 from credibly.decide.flag import OutlierFlag
 from credibly.decide.records import LOADED_BY
+from credibly.decide.scores import without_profile
 from credibly.decide.selective import Abstention, SelectiveClassifier
 from credibly.decide.verdict import Judge, Verdict
 from credibly.errors import FileFormatError
@@ -110,7 +111,7 @@ def _in_sets(rule: ConformalSets, profile: Profile) -> Answers:
     """A set of one class is an answer; of none or of several it is not."""
     sets = rule.sets(profile).cpu()
     sizes = sets.sum(1)
-    alone = (sizes == 1) & ~_unusable(profile)
+    alone = (sizes == 1) & ~without_profile(profile).cpu()
     found = sets.double().argmax(1).tolist() if len(sets) else []
     classes = tuple(k if yes else None for k, yes in zip(found, alone.tolist(), strict=True))
     names = [profile.class_name(k) for k in range(sets.shape[1])]
@@ -131,13 +132,8 @@ def _answers(
     notes: str,
 ) -> Answers:
     known = ~profile.fit.isnan().any(1).cpu()
-    unusable = tuple(_unusable(profile).tolist())
+    unusable = tuple(without_profile(profile).cpu().tolist())
     return Answers(_where(known, profile), classes, unusable, columns, notes)
-
-
-def _unusable(profile: Profile) -> Tensor:
-    missing = profile.credibility.isnan().any(1) | profile.fit.isnan().any(1)
-    return (missing | ~profile.usable).cpu()
 
 
 def _where(rows: Tensor, profile: Profile) -> tuple[int | None, ...]:

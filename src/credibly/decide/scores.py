@@ -19,13 +19,17 @@ from credibly.types import norm
 Score = Callable[[Profile], Tensor]
 
 
+def without_profile(profile: Profile) -> Tensor:
+    """Samples (N,) that were not solved for: what their rows hold is no answer."""
+    return profile.credibility.isnan().any(1) | profile.fit.isnan().any(1) | ~profile.usable
+
+
 def _scored(function: Score) -> Score:
     """In double precision, and NaN for samples whose profile was not solved for."""
 
     @wraps(function)
     def score(profile: Profile) -> Tensor:
-        unknown = profile.credibility.isnan().any(1) | profile.fit.isnan().any(1) | ~profile.usable
-        return function(profile).double().masked_fill(unknown, torch.nan)
+        return function(profile).double().masked_fill(without_profile(profile), torch.nan)
 
     return score
 

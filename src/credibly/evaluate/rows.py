@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -52,6 +53,14 @@ class Rows:
     def credible_correct(self) -> Tensor:
         """Whether the most credible class is right (n,): system B, the paper's."""
         return (self.credible == self.labels) & (self.credible != NO_CLASS)
+
+    def complete(self) -> tuple[dict[str, Tensor], Tensor]:
+        """The scores that are numbers anywhere, and the samples (n,) for which all of these are."""
+        known = {name: values for name, values in self.scores.items() if not values.isnan().all()}
+        missing = torch.zeros(len(self.labels), dtype=torch.bool)
+        for values in known.values():
+            missing |= values.isnan()
+        return known, ~missing
 
 
 def slug(name: str) -> str:

@@ -146,7 +146,7 @@ class _Kept:
 
     @staticmethod
     def of(rows: Rows, name: str, reference: str) -> _Kept:
-        known = {key: values for key, values in rows.scores.items() if not values.isnan().all()}
+        known, good = rows.complete()
         if reference not in known:
             raise InvalidArgumentError(
                 "rows",
@@ -154,7 +154,6 @@ class _Kept:
                 came=f"the set {name!r} without it",
                 remedy="Name another reference, or leave out this set.",
             )
-        good = ~torch.stack([values.isnan() for values in known.values()]).any(0)
         if not bool(good.any()):
             raise InvalidArgumentError(
                 "rows",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from credibly.decide.bootstrap import Interval, paired_difference
 from credibly.decide.metrics import aurc
 from credibly.decide.scores import SCORES
-from credibly.evaluate.study import Rows
 from credibly.evaluate.study_result import StudyResult
 
 DEFAULT = "failure_score"
@@ -42,9 +40,10 @@ def advice(result: StudyResult) -> list[str]:
         return [words]
     if rows is None or DEFAULT not in rows.scores:
         return []
-    scores, correct = _kept(rows)
+    known, good = rows.complete()
+    scores = {name: values[good].double() for name, values in known.items()}
     found = _alike(scores) if result.settings.get("classes") == 2 else []
-    return [*found, _choice(result, scores, correct)]
+    return [*found, _choice(result, scores, rows.correct[good])]
 
 
 def _choice(result: StudyResult, scores: dict[str, Tensor], correct: Tensor) -> str:
@@ -65,7 +64,7 @@ def _choice(result: StudyResult, scores: dict[str, Tensor], correct: Tensor) -> 
             f"What to do: for this model rank errors by {best}: SelectiveClassifier.for_risk(clf, "
             f"profile, labels, risk, score={best!r}). Its AURC is {_percent(scores[best], correct)}"
             f" against {_percent(scores[DEFAULT], correct)} of the default of rules ({DEFAULT}), "
-            f"{_points(better[best])}, which is clearly better. It was picked on these very "
+            f"{points(better[best])}, which is clearly better. It was picked on these very "
             "inputs: make the rule from other labelled ones."
         )
     free = gaps.get(FREE)
@@ -115,16 +114,10 @@ def _constant(values: Tensor) -> bool:
     return bool(values.max() - values.min() <= 1e-6 * values.abs().max())
 
 
-def _kept(rows: Rows) -> tuple[dict[str, Tensor], Tensor]:
-    """The samples that count: those for which all scores are numbers."""
-    known = {name: values for name, values in rows.scores.items() if not values.isnan().all()}
-    good = ~torch.stack([values.isnan() for values in known.values()]).any(0)
-    return {name: values[good].double() for name, values in known.items()}, rows.correct[good]
-
-
 def _percent(score: Tensor, correct: Tensor) -> str:
     return f"{100 * aurc(score, correct):.2f} %"
 
 
-def _points(gap: Interval) -> str:
+def points(gap: Interval) -> str:
+    """A difference of shares with its interval, in words."""
     return f"{100 * gap.value:+.2f} points [{100 * gap.low:+.2f}, {100 * gap.high:+.2f}]"

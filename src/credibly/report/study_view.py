@@ -183,7 +183,7 @@ class StudyView:
         difference = part[name].differences["aurc"]
         own, base = (100 * part[n].metrics["aurc"] for n in (name, reference))
         return (
-            f"{own:.2f} % against {base:.2f} % of {reference}, {_points(difference)}, "
+            f"{own:.2f} % against {base:.2f} % of {reference}, {study_advice.points(difference)}, "
             f"which is {self._judged(difference)}"
         )
 
@@ -203,7 +203,7 @@ class StudyView:
             f"Answering with the most credible class instead of the model's is right on "
             f"{100 * own:.1f} % of the ordinary inputs ({100 * (own - base):+.1f} points); ranked "
             f"by the ratio, its error averaged over coverages differs from the model's "
-            f"with {self.result.reference} by {_points(difference)}, which is "
+            f"with {self.result.reference} by {study_advice.points(difference)}, which is "
             f"{self._judged(difference)}."
         )
 
@@ -286,11 +286,6 @@ def _difference(part: SetResult, pick: Pick) -> Interval:
 def _mean(values: Iterable[float]) -> float:
     numbers = [value for value in values if not math.isnan(value)]
     return sum(numbers) / len(numbers) if numbers else -math.inf
-
-
-def _points(difference: Interval) -> str:
-    low, high = 100 * difference.low, 100 * difference.high
-    return f"{100 * difference.value:+.2f} points [{low:+.2f}, {high:+.2f}]"
 
 
 def _verdict(difference: Interval, *, low_is_good: bool) -> str:
