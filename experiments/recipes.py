@@ -25,7 +25,10 @@ class Recipe:
     The paper gives batch, weight decay, augmentation and epochs. It names no schedule of the step
     size; ours falls from Adam's default .001 to zero along a cosine, which reaches the paper's
     accuracies in far fewer epochs than its 600. ResNet-18 on CIFAR-10 takes 150 to reach 93 %.
-    `steady` is the share of the epochs before it begins to fall.
+    `steady` is the share of the epochs before it begins to fall. Weight decay is added to the
+    gradient; `decoupled`, it is taken from the weights, times the step size. DenseNet-169 reaches
+    the paper's 94 % that way, and 93 % as the ResNet-18 is trained ("l2"). Of .1, .25 and .5, .5
+    was best for a ResNet-18 on 10,000 training images that were held out.
     """
 
     dataset: str
@@ -37,6 +40,7 @@ class Recipe:
     weight_decay: float = 1e-3
     rate: float = 1e-3
     steady: float = 0.0
+    decoupled: bool = False
 
     def rate_at(self, done: float) -> float:
         """The step size when a share of the training is done."""
@@ -47,6 +51,9 @@ class Recipe:
 RECIPES = {
     "cifar10-resnet18": Recipe("cifar10", "resnet18, no max-pool", 150, 250, augment=True),
     "cifar10-densenet169": Recipe(
+        "cifar10", "densenet169", 220, 250, augment=True, weight_decay=0.5, decoupled=True
+    ),
+    "cifar10-densenet169-l2": Recipe(
         "cifar10", "densenet169", 150, 250, augment=True, steady=0.6
     ),
     "cifar10-resnet18-without-3-9": Recipe(

@@ -54,7 +54,10 @@ class Run:
     def settings(self, data: Data) -> str:
         """What must agree for a run to be gone on with."""
         sizes = {"trained_on": len(data.train), "held_out": data.kept_back}
-        return json.dumps({**asdict(self.recipe), "seed": self.seed, **sizes}, sort_keys=True)
+        recipe = asdict(self.recipe)
+        if not recipe["decoupled"]:
+            del recipe["decoupled"]  # as in files from before there was a choice
+        return json.dumps({**recipe, "seed": self.seed, **sizes}, sort_keys=True)
 
 
 def train(run: Run, data: Data, say: Saying = print) -> Path:
@@ -198,12 +201,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--held-out", type=int, default=HELD_OUT)
+    parser.add_argument("--decoupled", type=float, metavar="DECAY",
+                        help="weight decay, taken from the weights themselves")  # fmt: skip
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--compile", action="store_true", help="fuse layers with torch.compile")
     given = parser.parse_args(arguments)
     recipe = RECIPES[given.recipe]
     if given.epochs is not None:
         recipe = replace(recipe, epochs=given.epochs)
+    if given.decoupled is not None:
+        recipe = replace(recipe, weight_decay=given.decoupled, decoupled=True)
     run = Run(given.recipe, recipe, given.seed, given.out, given.device, compiled=given.compile)
     try:
         data = load_data(recipe, given.data, held_out=given.held_out)

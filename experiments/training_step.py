@@ -70,7 +70,7 @@ class Step:
         on_gpu = device.type == "cuda"
         self.optimizer = torch.optim.Adam(
             self.net.parameters(), lr=self.rate, weight_decay=self.recipe.weight_decay,
-            capturable=on_gpu, fused=True,
+            capturable=on_gpu, fused=True, decoupled_weight_decay=self.recipe.decoupled,
         )  # fmt: skip
 
     def run(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from experiments.densenet169 import DenseNet169
 from experiments.recipes import Data, Images, Recipe
 from experiments.resnet18 import ResNet18
 from experiments.train import Run, accuracy, main, train
-from experiments.training_step import PADDING, augmented, plan_epoch
+from experiments.training_step import PADDING, Step, augmented, plan_epoch
 
 RECIPE = Recipe("cifar10", "resnet18, no max-pool", epochs=2, batch=4, augment=True)
 
@@ -237,6 +238,43 @@ def test_the_step_size_stays_for_a_while_and_then_falls_to_zero() -> None:
     assert recipe.rate_at(1.0) == pytest.approx(0)
     whole = replace(recipe, steady=0.0)
     assert whole.rate_at(0.25) == pytest.approx(0.25 * (1 + 0.5**0.5))
+
+
+def _after_one_step(recipe: Recipe) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    torch.manual_seed(0)
+    net = DenseNet169(channels=3, classes=3, layers=(1, 1)).train()
+    before = {name: weight.detach().clone() for name, weight in net.named_parameters()}
+    step = Step(net, images(8), recipe, torch.zeros(1, 3, 1, 1), torch.ones(1, 3, 1, 1), False)
+    step.plan.copy_(plan_epoch(8, recipe, torch.Generator().manual_seed(0))[0])
+    step.run()
+    return before, {name: weight.detach() for name, weight in net.named_parameters()}
+
+
+def test_decoupled_weight_decay_takes_its_share_of_the_weights_and_nothing_else() -> None:
+    plain = replace(RECIPE, rate=0.1, weight_decay=0.0)
+    before, without = _after_one_step(plain)
+    _, decoupled = _after_one_step(replace(plain, weight_decay=0.5, decoupled=True))
+    _, added = _after_one_step(replace(plain, weight_decay=0.5))
+    for name, weight in before.items():
+        torch.testing.assert_close(decoupled[name], without[name] - 0.1 * 0.5 * weight)
+    assert not torch.allclose(added["fc.weight"], decoupled["fc.weight"])
+
+
+def test_weight_decay_added_to_the_gradient_is_recorded_as_it_always_was() -> None:
+    run = Run("net", RECIPE, 0, Path())
+    assert "decoupled" not in run.settings(data())
+    other = replace(run, recipe=replace(RECIPE, decoupled=True))
+    assert '"decoupled": true' in other.settings(data())
+
+
+def test_the_command_line_changes_weight_decay_and_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipes, "read", lambda _dataset, _folder, part: images(500 + len(part)))
+    arguments = ["cifar10-resnet18", "--data", ".", "--out", str(tmp_path), "--device", "cpu"]
+    main([*arguments, "--epochs", "1", "--held-out", "255", "--decoupled", "0.25"])
+    made_by = json.loads(networks.load(next(tmp_path.iterdir())).facts["recipe"])
+    assert (made_by["decoupled"], made_by["weight_decay"], made_by["epochs"]) == (True, 0.25, 1)
 
 
 def test_data_that_are_not_there_are_named_without_a_traceback(
