@@ -13,6 +13,7 @@ from credibly.errors import FileFormatError, InvalidArgumentError
 from credibly.solve.base import Solver
 
 FOLDER = Path(__file__).parent / "figures"
+BESIDE = FOLDER / "beside"
 SPACES = ("pixel", "normalised")
 PRECISIONS = ("float32", "bfloat16")
 KINDS = ("compromise", "profiles", "filtering", "accuracy", "readings", "seeds")
@@ -100,18 +101,32 @@ class Figure:
 
 
 def names() -> list[str]:
-    """All figures, in the order in which they are made."""
+    """The paper's figures, in the order in which they are made."""
+    return _names_in(FOLDER)
+
+
+def names_beside() -> list[str]:
+    """Figures beyond the paper's: made where they are named, and no claim is judged by them."""
+    return _names_in(BESIDE)
+
+
+def all_names() -> list[str]:
+    """Both."""
+    return names() + names_beside()
+
+
+def _names_in(folder: Path) -> list[str]:
     order = {kind: place for place, kind in enumerate(KINDS)}
-    found = {path.stem: tomllib.loads(path.read_text("utf-8")) for path in FOLDER.glob("*.toml")}
+    found = {path.stem: tomllib.loads(path.read_text("utf-8")) for path in folder.glob("*.toml")}
     return sorted(found, key=lambda name: (order[found[name]["kind"]], name))
 
 
 def load(name: str, *, small: bool = False, change: Mapping[str, Any] | None = None) -> Figure:
     """The settings of a figure, at the small scale where asked, with changes on top."""
-    path = FOLDER / f"{name}.toml"
+    path = (BESIDE if name in names_beside() else FOLDER) / f"{name}.toml"
     if not path.exists():
         raise InvalidArgumentError(
-            "figure", expected=" or ".join(names()), came=repr(name), remedy="Check the name."
+            "figure", expected=" or ".join(all_names()), came=repr(name), remedy="Check the name."
         )
     values = tomllib.loads(path.read_text("utf-8"))
     less = values.pop("small", {})

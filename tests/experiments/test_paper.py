@@ -259,6 +259,15 @@ def test_wrong_settings_are_refused(change, error, words):
         settings.load("filtering-cifar10", change=change)
 
 
+def test_figures_beyond_the_papers_are_made_by_name_alone():
+    beside = settings.names_beside()
+    assert beside
+    assert not set(beside) & set(settings.names())
+    assert command.parsed([]).figure is None
+    assert command.parsed(["--figure", *beside]).figure == beside
+    assert all(settings.load(name, small=True).dataset == "embedded" for name in beside)
+
+
 def test_an_unknown_figure_is_refused():
     with pytest.raises(InvalidArgumentError, match="filtering-cifar10"):
         settings.load("pie")

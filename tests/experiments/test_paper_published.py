@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "results" / "paper"
 
 
-@pytest.mark.parametrize("name", settings.names())
+@pytest.mark.parametrize("name", settings.all_names())
 def test_every_figure_was_made_by_the_settings_of_today(name):
     record = read_figure(PUBLISHED / f"{name}.json")
     assert record["settings"] == json.loads(json.dumps(settings.load(name).record()))
@@ -30,6 +30,16 @@ def test_the_verdicts_follow_from_the_figures_of_one_set_of_networks(tmp_path):
     fresh, published = (folder / "claims.json" for folder in (tmp_path, PUBLISHED))
     assert fresh.read_text("utf-8") == published.read_text("utf-8")
     assert "mixed_networks" not in read_json(published)
+
+
+def test_a_network_is_the_same_in_every_figure():
+    found: dict[str, set[str]] = {}
+    for name in settings.all_names():
+        for network, sha256 in read_figure(PUBLISHED / f"{name}.json")["networks"].items():
+            found.setdefault(network, set()).add(sha256)
+    assert all(len(sums) == 1 for sums in found.values())
+    everything = [sha256 for sums in found.values() for sha256 in sums]
+    assert len(set(everything)) == len(everything)
 
 
 def test_the_page_counts_the_verdicts_rightly():
