@@ -1,15 +1,16 @@
 """Whether the default score ranks errors better than softmax on small networks (it does not).
 
-    python -m benchmarks.small_networks
+    python -m benchmarks.small_networks [--kappa 64]
 
 Handwritten digits of scikit-learn, 8 x 8: half of them train networks of four kinds for two
 lengths, the other half are scored. Prints the area under the risk-coverage curve (x 1000, smaller
 is better) of the largest softmax output and of the default, and their difference with its 95 %
-interval.
+interval. `--kappa` is that of `auto_gamma`: the larger, the less inputs move.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 
 import torch
@@ -60,10 +61,10 @@ def trained(make: Callable[[], nn.Module], x: Tensor, y: Tensor, epochs: int) ->
     return net.eval()
 
 
-def line(net: nn.Module, x: Tensor, y: Tensor) -> str:
+def line(net: nn.Module, x: Tensor, y: Tensor, kappa: float) -> str:
     """The two scores on new images."""
     clf = cr.Classifier(net)
-    profile = cr.credibility(clf, x, gamma=cr.auto_gamma(clf, x), progress=False)
+    profile = cr.credibility(clf, x, gamma=cr.auto_gamma(clf, x, kappa=kappa), progress=False)
     right = profile.fit.argmax(1) == y
     default, softmax = cr.failure_score(profile)(profile), scores.max_softmax(profile)
     gap = paired_difference(aurc, default, softmax, right)
@@ -78,6 +79,9 @@ def line(net: nn.Module, x: Tensor, y: Tensor) -> str:
 
 def main() -> None:
     """A line a network."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kappa", type=float, default=1.0)
+    kappa = parser.parse_args().kappa
     pixels, labels = load_digits(return_X_y=True)
     order = torch.randperm(len(pixels), generator=torch.Generator().manual_seed(0))
     x, y = torch.tensor(pixels / 16).float()[order], torch.tensor(labels)[order]
@@ -86,7 +90,7 @@ def main() -> None:
             for seed in SEEDS:
                 torch.manual_seed(seed)
                 net = trained(make, x[:TRAINED], y[:TRAINED], epochs)
-                text = line(net, x[TRAINED:], y[TRAINED:])
+                text = line(net, x[TRAINED:], y[TRAINED:], kappa)
                 print(f"{kind}, {epochs} epochs, seed {seed}: {text}", flush=True)
 
 
