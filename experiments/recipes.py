@@ -27,8 +27,8 @@ class Recipe:
     accuracies in far fewer epochs than its 600. ResNet-18 on CIFAR-10 takes 150 to reach 93 %.
     `steady` is the share of the epochs before it begins to fall. Weight decay is added to the
     gradient; `decoupled`, it is taken from the weights, times the step size. DenseNet-169 reaches
-    the paper's 94 % that way, and 93 % as the ResNet-18 is trained ("l2"). Of .1, .25 and .5, .5
-    was best for a ResNet-18 on 10,000 training images that were held out.
+    the paper's 94 % that way, and 93 % nearly as the ResNet-18 is trained ("l2"). Of .1, .25 and
+    .5, .5 was best for a ResNet-18 on 10,000 training images that were held out.
     """
 
     dataset: str
