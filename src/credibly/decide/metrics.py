@@ -61,6 +61,10 @@ def aurc(score: Array, correct: Array) -> float:
 
     The mean over k = 1 to n of the risk among the k most trusted (Geifman, Uziel, El-Yaniv 2019).
     A useless score has the error rate, on average.
+
+    Args:
+        score: higher is more trustworthy (n,).
+        correct: whether each prediction is right (n,).
     """
     return float(_aurc(_failures(score, correct).once()))
 
@@ -69,7 +73,8 @@ def e_aurc(score: Array, correct: Array) -> float:
     """AURC less that of a perfect ranking with as many failures: 0 is perfect.
 
     The perfect one is computed for the n samples at hand. Its limit for large n, which Geifman et
-    al. 2019 subtract, is r + (1 - r) log(1 - r) with r the error rate.
+    al. 2019 subtract, is r + (1 - r) log(1 - r) with r the error rate. `score` and
+    `correct` are as in `aurc`.
     """
     return float(_e_aurc(_failures(score, correct).once()))
 
@@ -79,6 +84,7 @@ def augrc(score: Array, correct: Array) -> float:
 
     By trapezoids (Traub et al. 2024), so that with AUROC that of failures and a the accuracy it is
     (1 - AUROC) a (1 - a) + (1 - a)^2 / 2, with ties or without. A useless score has (1 - a) / 2.
+    `score` and `correct` are as in `aurc`.
     """
     return float(_augrc(_failures(score, correct).once()))
 
@@ -123,7 +129,12 @@ def failure_fpr_at_tpr(
 
 
 def auroc(positive_scores: Array, negative_scores: Array) -> float:
-    """Chance that a positive has a higher score than a negative, ties counted half."""
+    """Chance that a positive has a higher score than a negative, ties counted half.
+
+    Args:
+        positive_scores: (n,), expected to be the higher ones.
+        negative_scores: (m,).
+    """
     return float(_auroc(_two_groups(positive_scores, negative_scores).once()))
 
 
@@ -140,6 +151,11 @@ def fpr_at_tpr(positive_scores: Array, negative_scores: Array, tpr: float = 0.95
     """Share of the negatives at or above the highest threshold that finds this share of positives.
 
     For outliers as in OpenOOD v1.5: `fpr_at_tpr(-outliers, -inliers)` with scores of trust.
+
+    Args:
+        positive_scores: (n,), expected to be the higher ones.
+        negative_scores: (m,).
+        tpr: the share of positives to find.
     """
     return float(_fpr_at(_two_groups(positive_scores, negative_scores).once(), tpr=tpr))
 

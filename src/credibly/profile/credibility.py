@@ -55,7 +55,8 @@ def credibility(
             classifier that is bound to its inputs already.
         gamma: how dear it is to move the input, one number for all classes: large keeps x+ near x0.
             It has the unit of (loss / input)^2, so state the space of your inputs with it. 'auto'
-            sets it by the model's own sensitivity (`auto_gamma`) and records the number.
+            sets it by the model's own sensitivity (`auto_gamma`) and records the number. Pass
+            exactly one of gamma and weights.
         weights: K numbers instead, one a class; see also `prior_weights`.
         solver: by default `Hybrid()`, chosen by measurement; see docs/solvers.md.
         bounds: smallest and largest value a feature may take, such as (0.0, 1.0) for pixels.

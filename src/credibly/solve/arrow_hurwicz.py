@@ -29,9 +29,10 @@ class ArrowHurwicz(Stage[SaddleState]):
     """The paper's solver, with the dual step of its text; kept for comparison and for theory.
 
     Attributes:
+        steps, tolerance, decrease, patience: when a sample ends; as of `credibly.solve.base.Stage`.
         primal_step: eta_x.
         dual_step: eta_l; None: 1 / max w. The recursion of the multipliers is unstable from
-            4 / max w on, so larger values are refused.
+            4 / max w on, so that value and larger ones are refused.
         initial: multipliers to begin with: 'fit' is 2 l(x0) / w, at which they already agree
             with the losses; 'ones' is what the paper prints.
         box: the dual step of the paper's algorithm box, lambda + eta_l (l - lambda), which is

@@ -51,6 +51,7 @@ class GaussNewton(Stage[ProxLinearState]):
     """Few, dear steps: each needs one backward an output. Exact in one step on affine models.
 
     Attributes:
+        steps, tolerance, decrease, patience: when a sample ends; as of `credibly.solve.base.Stage`.
         jacobian: 'dense' stores it (n, m, D); 'free' uses products with it in a conjugate-gradient
             solve; 'auto' is dense while it fits `DENSE_LIMIT` numbers and m is at most 64.
         products: most conjugate-gradient steps of a matrix-free step.

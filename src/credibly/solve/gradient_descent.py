@@ -40,6 +40,7 @@ class GradientDescent(Stage[DescentState]):
     """x <- x - step * direction; on rough models averaged gradients see past the kinks.
 
     Attributes:
+        steps, tolerance, decrease, patience: when a sample ends; as of `credibly.solve.base.Stage`.
         step: with scaling 'none' it multiplies the gradient of F (0.5 would be exact without
             losses). With 'adam' it is in units of 2 reach / sqrt(D), the move of one feature that,
             made by all, doubles the distance x+ is likely to have; so no rescaling changes it.

@@ -24,7 +24,8 @@ class Hybrid(Solver):
     Attributes:
         effort: scales the lengths of the anneals and of the last stage: 1 is the measured
             default, 0.5 is quicker, 4 is for references.
-        tolerance: as of `Stage`.
+        tolerance: a sample has converged when its gradient, relative to the pulls of risk and fit
+            that balance in it, is at most this. None: the square root of the precision.
     """
 
     effort: float = 1.0

@@ -131,6 +131,7 @@ class LBFGS(Stage[LBFGSState]):
     """Limited-memory BFGS with Armijo's rule: fast and exact on smooth models.
 
     Attributes:
+        steps, tolerance, decrease, patience: when a sample ends; as of `credibly.solve.base.Stage`.
         memory: curvature pairs kept; each costs two inputs of memory a sample.
     """
 

@@ -177,7 +177,13 @@ def try_attacks(
 
 
 def more_steps_do_not_help(fewer: Tensor, more: Tensor, *, slack: float = 0.02) -> Finding:
-    """Success (n,) of one attack with its steps, and with several times as many."""
+    """The same attack with several times the steps succeeds no more often.
+
+    Args:
+        fewer: success (n,) with its own steps.
+        more: success (n,) with several times as many.
+        slack: share of the images by which it may.
+    """
     before, after = float(fewer.double().mean()), float(more.double().mean())
     return Finding(
         "more steps do not help further", after <= before + slack, f"{before:.3f} to {after:.3f}"
@@ -185,7 +191,7 @@ def more_steps_do_not_help(fewer: Tensor, more: Tensor, *, slack: float = 0.02) 
 
 
 def accuracy_falls_with_eps(table: AttackTable, *, slack: float = 0.02) -> Finding:
-    """The worst case grows with eps, from that of the clean inputs."""
+    """The success of the worst case does not fall as eps grows, by more than `slack`."""
     rates = [table.worst(eps) for eps in table.radii]
     falls = all(b >= a - slack for a, b in pairwise(rates))
     listed = ", ".join(f"{r:.3f}" for r in rates)
@@ -195,7 +201,14 @@ def accuracy_falls_with_eps(table: AttackTable, *, slack: float = 0.02) -> Findi
 def white_box_beats_black_box(
     table: AttackTable, *, white: Sequence[str], black: Sequence[str], slack: float = 0.02
 ) -> Finding:
-    """At every eps, attacks with gradients find at least what those without find."""
+    """At every eps, attacks with gradients find at least what those without find.
+
+    Args:
+        table: from `try_attacks`.
+        white: names of attacks with gradients.
+        black: names of attacks without.
+        slack: share of the images that these may be ahead.
+    """
     pairs = [(table.worst(e, among=white), table.worst(e, among=black)) for e in table.radii]
     holds = all(with_ >= without - slack for with_, without in pairs)
     listed = ", ".join(f"{with_:.3f} against {without:.3f}" for with_, without in pairs)
@@ -203,7 +216,10 @@ def white_box_beats_black_box(
 
 
 def large_eps_breaks_everything(table: AttackTable, *, slack: float = 0.0) -> Finding:
-    """At the largest eps no image is left; choose one at which every class can be reached."""
+    """At the largest eps no more than `slack` of the images are left.
+
+    Choose an eps at which every class can be reached.
+    """
     eps = table.radii[-1]
     worst = table.worst(eps)
     return Finding("a large eps breaks everything", worst >= 1 - slack, f"{worst:.3f} at {eps:g}")
@@ -215,6 +231,12 @@ def sanity_list(
     """What a table alone can say: eps, white box against black box, and the largest eps.
 
     An item that does not hold says that an attack fails, not that the system is robust.
+
+    Args:
+        table: from `try_attacks`.
+        white: names of attacks with gradients.
+        black: names of attacks without.
+        slack: share of the images by which each item may be missed.
     """
     return (
         accuracy_falls_with_eps(table, slack=slack),
