@@ -1,0 +1,56 @@
+"""What the trained networks say of themselves: recipe, accuracies, seconds, and their SHA-256.
+
+    python -m experiments.network_facts checkpoints --out results/networks.json
+
+The networks are too large for the repository. Figures know them by their SHA-256; this is how each
+was made, and how good it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from credibly.errors import FileFormatError
+from experiments import networks
+from experiments.paper.files import write_json
+
+NUMBERS = ("test_accuracy", "held_out_accuracy", "seconds")
+
+
+def facts_of(path: Path) -> dict[str, Any]:
+    """What one file says, with numbers as numbers."""
+    said = networks.load(path).facts
+    numbers = {name: float(said[name]) for name in NUMBERS if name in said}
+    return {
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "recipe": json.loads(said.get("recipe", "null")),
+        **numbers,
+        "made_with": said.get("made_with"),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("results/networks.json"))
+    given = parser.parse_args(arguments)
+    paths = sorted(given.folder.glob("*-seed[0-9].safetensors"))
+    if not paths:
+        parser.exit(1, f"error: no NAME-seedN.safetensors in {given.folder}: train some first\n")
+    try:
+        found = {path.stem: facts_of(path) for path in paths}
+    except FileFormatError as error:
+        parser.exit(1, f"error: {error}\n")
+    write_json(given.out, found)
+    for name, facts in found.items():
+        print(f"{name}: {100 * facts.get('test_accuracy', float('nan')):.2f} % of the test images")
+
+
+if __name__ == "__main__":
+    main()
