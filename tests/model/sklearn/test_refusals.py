@@ -18,6 +18,7 @@ from sklearn.ensemble import (
 )
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process import kernels as gp
+from sklearn.impute import SimpleImputer
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
@@ -30,6 +31,7 @@ from sklearn.preprocessing import (
     FunctionTransformer,
     KBinsDiscretizer,
     OneHotEncoder,
+    OrdinalEncoder,
     QuantileTransformer,
     SplineTransformer,
     StandardScaler,
@@ -103,6 +105,30 @@ def test_flat_models_are_refused_by_step_and_reason(model):
 def test_what_has_no_twin_says_so(model, words):
     with pytest.raises(cr.ModelError, match=words.replace(".", r"\.")):
         cr.from_sklearn(model.fit(X, Y))
+
+
+@pytest.mark.parametrize(
+    "imputer",
+    [SimpleImputer(strategy="most_frequent"), SimpleImputer(strategy="constant", fill_value="?")],
+    ids=str,
+)
+def test_an_imputer_of_words_is_refused_with_the_way_round(imputer):
+    table = pd.DataFrame({"size": X[:, 0], "region": np.where(X[:, 1] > 3, "north", None)})
+    codes = make_pipeline(imputer, OneHotEncoder(handle_unknown="ignore"))
+    columns = ColumnTransformer([("n", StandardScaler(), ["size"]), ("c", codes, ["region"])])
+    model = make_pipeline(columns, LogisticRegression()).fit(table, Y)
+    with pytest.raises(cr.ModelError) as caught:
+        cr.from_sklearn(model)
+    assert "'c' > 'simpleimputer' of the pipeline: SimpleImputer" in caught.value.problem
+    assert "Space(columns=names, locked=" in caught.value.remedy
+
+
+@pytest.mark.parametrize("encoder", [OneHotEncoder(), OrdinalEncoder()], ids=str)
+def test_an_encoder_is_refused_with_the_way_round(encoder):
+    table = pd.DataFrame({"region": np.where(X[:, 1] > 3, "north", "south")})
+    with pytest.raises(cr.ModelError, match="category has no gradient") as caught:
+        cr.from_sklearn(make_pipeline(encoder, LogisticRegression()).fit(table, Y))
+    assert "Space(columns=names, locked=" in caught.value.remedy
 
 
 def test_a_precomputed_kernel_is_refused():

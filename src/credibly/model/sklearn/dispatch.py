@@ -17,7 +17,7 @@ from credibly.model.sklearn.gaussian_process import gaussian_process
 from credibly.model.sklearn.heads import Chain, Head
 from credibly.model.sklearn.neural import kernel_ridge, multilayer_perceptron
 from credibly.model.sklearn.support_vectors import support_vectors
-from credibly.model.sklearn.transforms import TRANSFORMS, Select
+from credibly.model.sklearn.transforms import ENCODE, TRANSFORMS, Select
 
 HEADS: dict[str, Callable[[Any, Context], Head]] = {
     "LogisticRegression": linear.logistic_regression,
@@ -209,6 +209,9 @@ def _no_twin(estimator: Any, context: Context) -> Exception:
 
 
 def _no_transform(model: Any, context: Context) -> Exception:
+    if type(model).__name__.endswith("Encoder"):
+        why = "a category has no gradient: nothing says where to move it"
+        return context.refusal(model, why, remedy=ENCODE)
     return context.refusal(
         model,
         "this transform has no twin",

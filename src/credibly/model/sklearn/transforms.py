@@ -172,9 +172,19 @@ def _function(model: Any, context: Context) -> nn.Module:
     return nn.Identity()
 
 
+ENCODE = (
+    "Fill and encode the columns of categories before the model, fit it on the encoded table, and "
+    "lock them: from_sklearn(model, space=Space(columns=names, locked=[...])). See docs/"
+    "scikit-learn.md, Categories and gaps."
+)
+"""The way round for what makes numbers of categories."""
+
+
 def _imputer(model: Any, context: Context) -> nn.Module:
     """On inputs without gaps it does nothing; others get a status of their own."""
     gap = model.missing_values
+    if np.asarray(model.statistics_).dtype.kind not in "fiub":
+        raise context.refusal(model, "it fills categories, which cannot move", remedy=ENCODE)
     plain = isinstance(gap, float) and np.isnan(gap) and not model.add_indicator
     if not plain or bool(np.isnan(model.statistics_).any()):
         raise context.refusal(
