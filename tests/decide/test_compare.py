@@ -133,6 +133,43 @@ def test_means_are_over_the_samples_that_both_could_solve(plain):
     assert found.gammas == {"a": 30.0, "b": 30.0}
 
 
+def test_other_losses_and_spaces_are_said_first_and_nobody_is_called_firmer(plain):
+    x = models.inputs(30)
+    clf, steep = cr.Classifier(plain), Steeper(plain, x)
+    scale = torch.full((8,), 3.0, dtype=torch.float64)
+    others = {
+        "the losses differ (a CrossEntropy(), b Hinge(": cr.Classifier(steep, loss=cr.Hinge()),
+        "what moves, or how dear": cr.Classifier(steep, space=cr.Space(scale=scale)),
+    }
+    assert (
+        "a is firmer" in cr.compare({"a": clf, "b": cr.Classifier(steep)}, x, gamma=9.0).summary()
+    )
+    for words, other in others.items():
+        found = cr.compare({"a": clf, "b": other}, x, gamma=9.0)
+        assert len(found.unlike) == 1
+        assert found.summary().startswith(f"Not comparable: {words}")
+        assert "(apart)" in found.summary()
+        assert not any(f"{name} is firmer" in found.summary() for name in "ab")
+
+
+def test_hidden_features_of_two_models_have_no_common_unit(plain):
+    other = models.smooth_network(classes=3, seed=1)
+    inner = [cr.Classifier(net, module="0") for net in (plain, other)]
+    found = cr.compare({"a": inner[0], "b": inner[1]}, models.inputs(12), gamma=30.0)
+    assert "inside of each model" in found.summary().splitlines()[0]
+    same = cr.compare({"a": inner[0], "b": inner[0]}, models.inputs(12), gamma=30.0)
+    assert same.unlike == ()
+
+
+def test_inputs_that_are_left_out_are_counted(plain):
+    x = models.inputs(12)
+    x[4] = math.nan
+    both = {"a": cr.Classifier(plain), "b": cr.Classifier(plain)}
+    found = cr.compare(both, x, gamma=30.0)
+    assert (found.samples, found.left_out) == (11, 1)
+    assert found.summary().startswith("11 inputs (1 left out: not solved by all); gamma: a 30")
+
+
 def test_what_cannot_be_compared_is_refused(plain):
     clf, x = cr.Classifier(plain), models.inputs(4)
     for bad in ({}, {"a": clf}, [clf, clf], None):

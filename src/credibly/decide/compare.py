@@ -63,6 +63,8 @@ class Comparison:
         differences: measure -> pair of models -> mean of the first less that of the second, paired.
         gammas: model -> the gamma used.
         samples: inputs that all models could solve.
+        left_out: inputs that some model could not.
+        unlike: in what the models were asked different questions, in words; empty is best.
     """
 
     models: tuple[str, ...]
@@ -70,6 +72,8 @@ class Comparison:
     differences: Mapping[str, Mapping[tuple[str, str], Interval]]
     gammas: Mapping[str, float | None]
     samples: int
+    left_out: int = 0
+    unlike: tuple[str, ...] = ()
 
     @property
     def one_price(self) -> bool:
@@ -80,8 +84,10 @@ class Comparison:
     def summary(self) -> str:
         """What was asked, one line a measure and model, and one a difference."""
         few = self.samples < FEWEST
-        lines = [] if self.one_price else [self._about_prices()]
-        lines.append(f"{self.samples} inputs; gamma: {self._prices()}")
+        lines = [f"Not comparable: {why}" for why in self.unlike]
+        lines += [] if self.one_price else [self._about_prices()]
+        out = f" ({self.left_out} left out: not solved by all)" if self.left_out else ""
+        lines.append(f"{self.samples} inputs{out}; gamma: {self._prices()}")
         if few:
             lines.append(
                 f"Only {self.samples} inputs: the intervals mean nothing below {FEWEST}, and no "
@@ -98,7 +104,7 @@ class Comparison:
 
     def _apart(self, measure: str, left: str, right: str, gap: Interval) -> str:
         side = FIRMER.get(measure, "").partition(" ")[0]
-        if not self.one_price or side not in ("higher", "lower"):
+        if self.unlike or not self.one_price or side not in ("higher", "lower"):
             return "  (apart)"
         return f"  (apart)  {left if (gap.value > 0) is (side == 'higher') else right} is firmer"
 
@@ -175,7 +181,41 @@ def compare(
         },
         gammas={name: profile.gamma for name, profile in profiles.items()},
         samples=int(usable.sum()),
+        left_out=int((~usable).sum()),
+        unlike=_unlike(profiles),
     )
+
+
+def _unlike(profiles: Mapping[str, Profile]) -> tuple[str, ...]:
+    """What makes losses or distances of the models numbers of different kinds."""
+    found = {name: profile.settings for name, profile in profiles.items()}
+    losses = {name: settings.loss for name, settings in found.items()}
+    spaces = {name: settings.space for name, settings in found.items()}
+    reasons = []
+    if len(set(losses.values())) > 1:
+        reasons.append(
+            f"the losses differ ({_listed(losses)}), and with them the units of all measures. "
+            "Give all models one loss."
+        )
+    if len(set(spaces.values())) > 1:
+        reasons.append(
+            f"what moves, or how dear that is, differs ({_listed(spaces)}). Give all models one "
+            "space."
+        )
+    elif _inner(next(iter(spaces.values()))) and len({s.model for s in found.values()}) > 1:
+        reasons.append(
+            "what moves is inside of each model, whose units are its own. Move what all models "
+            "have in common: their inputs."
+        )
+    return tuple(reasons)
+
+
+def _inner(space: str) -> bool:
+    return space.startswith(("output of module", "parameters "))
+
+
+def _listed(words: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {word}" for name, word in words.items())
 
 
 def _check_comparable(profiles: Mapping[str, Profile]) -> None:
