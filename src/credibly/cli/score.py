@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     ProgressColumn,
     Task,
     TextColumn,
@@ -21,6 +20,7 @@ from rich.progress import (
 from rich.text import Text
 
 from credibly.cli import options as o
+from credibly.cli.progress import showing
 from credibly.cli.spread import spread
 
 
@@ -79,23 +79,8 @@ class _Speed(ProgressColumn):
         return Text("- rows/s" if speed is None else f"{speed:.3g} rows/s")
 
 
-@contextmanager
-def _bar(rows: int) -> Iterator[Callable[[float], None]]:
-    """A bar on the error stream; rows of an earlier run count as done, not as speed."""
+def _bar(rows: int) -> AbstractContextManager[Callable[[float], None]]:
     columns = (
         TextColumn("solving"), BarColumn(), MofNCompleteColumn(), _Speed(), TimeRemainingColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("rows", total=rows)
-        begun = False
-
-        def tick(share: float) -> None:
-            nonlocal begun
-            done = round(share * rows)
-            if begun:
-                bar.update(task, completed=done)
-            else:
-                bar.reset(task, completed=done)
-                begun = True
-
-        yield tick
+    return showing(rows, "rows", columns)
