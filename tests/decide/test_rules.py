@@ -1,6 +1,9 @@
 """Rules of any kind in one form: rows for which nothing was searched are never answered."""
 
+import errno
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -43,3 +46,37 @@ def test_a_row_that_gives_no_gradient_is_unusable(rules, known, name):
     assert after.classes[row] is None
     assert after.counts["answered"] == before.counts["answered"] - 1
     assert torch.tensor(after.unusable).sum() == 1
+
+
+@pytest.mark.parametrize("name", ["selective", "judge", "flag", "sets"])
+def test_an_old_file_outlives_a_disk_that_is_full(rules, name, tmp_path, monkeypatch):
+    path = tmp_path / "rule.json"
+    rules[name].save(path)
+    before, whole = path.read_bytes(), Path.write_text
+
+    def half(self, text, **settings):
+        whole(self, text[: len(text) // 2], **settings)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(OSError, match="No space left"):
+        rules[name].save(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["rule.json"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
+def test_a_file_that_is_there_keeps_its_mode(rules, tmp_path):
+    path = tmp_path / "rule.json"
+    rules["selective"].save(path)
+    path.chmod(0o640)
+    rules["selective"].save(path)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_link_to_a_rule_stays_a_link(rules, tmp_path):
+    link, path = tmp_path / "current.json", tmp_path / "rule.json"
+    link.symlink_to(path)
+    rules["selective"].save(link)
+    assert link.is_symlink()
+    assert cr.SelectiveClassifier.load(path) == rules["selective"]

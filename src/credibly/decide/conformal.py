@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from dataclasses import asdict, dataclass
@@ -25,6 +24,7 @@ from credibly.decide.records import (
     read_json,
     refuse_other_settings,
     settings_of,
+    write_json,
 )
 from credibly.errors import FileFormatError, InvalidArgumentError, MissingExtraError
 from credibly.profile.profile import Profile, Settings
@@ -137,7 +137,7 @@ class ConformalSets:
     def save(self, path: str | Path) -> None:
         """Write a JSON file; see `load`."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
-        Path(path).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_json(path, content)
 
     @classmethod
     def load(cls, path: str | Path) -> ConformalSets:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from credibly.decide.records import (
     read_json,
     refuse_other_settings,
     settings_of,
+    write_json,
 )
 from credibly.errors import FileFormatError
 from credibly.profile.profile import Profile, Settings
@@ -93,7 +93,7 @@ class OutlierFlag:
             "settings": asdict(self.settings),
             "samples": self.samples,
         }
-        Path(path).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_json(path, content)
 
     @classmethod
     def load(cls, path: str | Path) -> OutlierFlag:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -86,6 +88,22 @@ def _checked_profile(profile: object) -> Profile:
             remedy="Make one with credibility(clf, x, gamma=...).",
         )
     return profile
+
+
+def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file whole or not at all: an old rule outlives a full disk."""
+    text, target = json.dumps(content, indent=2) + "\n", Path(path).resolve()
+    if target.exists() and not target.is_file():  # what is no plain file must not be replaced
+        target.write_text(text, encoding="utf-8")
+        return
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        if target.exists():
+            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def read_json(path: str | Path, kind: str, version: int) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
@@ -23,6 +22,7 @@ from credibly.decide.records import (
     read_json,
     refuse_other_settings,
     settings_of,
+    write_json,
 )
 from credibly.errors import FileFormatError, InvalidArgumentError
 from credibly.profile.profile import Profile, Settings
@@ -242,7 +242,7 @@ class SelectiveClassifier:
             "settings": asdict(self.settings),
             "origin": dict(self.origin),
         }
-        Path(path).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_json(path, content)
 
     @classmethod
     def load(cls, path: str | Path) -> SelectiveClassifier:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -27,6 +26,7 @@ from credibly.decide.records import (
     read_json,
     refuse_other_settings,
     settings_of,
+    write_json,
 )
 from credibly.errors import FileFormatError, InvalidArgumentError
 from credibly.profile.profile import Profile, Settings
@@ -154,7 +154,7 @@ class Judge:
             "thresholds": list(self.thresholds),
             "settings": asdict(self.settings),
         }
-        Path(path).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_json(path, content)
 
     @classmethod
     def load(cls, path: str | Path) -> Judge:
