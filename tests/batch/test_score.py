@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import json
+import os
 import tracemalloc
 
 import numpy as np
@@ -445,6 +446,21 @@ def test_a_missing_folder_and_a_folder_as_output_are_refused(clf, data, tmp_path
         cr.score(clf, data, tmp_path / "no" / "out.parquet", **SMALL)
     with pytest.raises(cr.OutputError, match="is a folder"):
         cr.score(clf, data, tmp_path, **SMALL)
+
+
+@pytest.mark.parametrize("name", [".", "/", ""])
+def test_a_name_without_a_last_part_is_refused_as_a_folder(clf, data, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(cr.OutputError, match="is a folder"):
+        cr.score(clf, data, name, **SMALL)
+
+
+def test_what_is_no_plain_file_is_never_replaced_by_one(clf, data, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(cr.OutputError, match="no plain file"):
+        cr.score(clf, data, pipe, overwrite=True, **SMALL)
+    assert pipe.is_fifo()
 
 
 def test_a_full_disk_is_said_and_finished_rows_are_kept(clf, data, out, monkeypatch):

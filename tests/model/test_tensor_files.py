@@ -52,3 +52,11 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path):
     with pytest.raises(RuntimeError, match="share memory"):
         save_tensors({"a": both, "b": both}, tmp_path / "a.safetensors", metadata={})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_plain_file_is_never_replaced_by_one(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(cr.InvalidArgumentError, match="no plain file"):
+        save_tensors({"a": torch.ones(2)}, pipe, metadata={})
+    assert pipe.is_fifo()

@@ -15,7 +15,7 @@ from credibly.batch.chunks import AUTO_ROWS, Job, answered, gamma_of, prepared, 
 from credibly.batch.lock import locked
 from credibly.batch.manifest import FORMAT, FORMAT_VERSION, Manifest, plain, require_same, versions
 from credibly.batch.report import ScoreReport, movement
-from credibly.batch.shards import Shards, require_table_extra
+from credibly.batch.shards import NAME_A_FILE, Shards, require_table_extra
 from credibly.data.columns import naming_columns
 from credibly.data.sources import Source, open_source
 from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, OutputError
@@ -145,7 +145,9 @@ def _check_output(shards: Shards, source: Source, *, overwrite: bool) -> None:
     if not out.parent.is_dir():
         raise OutputError(f"{out}: the folder {out.parent} does not exist", remedy="Make it first.")
     if out.is_dir():
-        raise OutputError(f"{out} is a folder", remedy="Name a file, such as profiles.parquet.")
+        raise OutputError(f"{out} is a folder", remedy=NAME_A_FILE)
+    if out.exists() and not out.is_file():  # a device, say, in place of which a file would come
+        raise OutputError(f"{out} is no plain file", remedy=NAME_A_FILE)
     if out.suffix.lower() in OTHER_FORMATS:
         raise OutputError(
             f"{out}: the result is a Parquet file, whatever its name",

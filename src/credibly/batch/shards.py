@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 
 _TEMPORARY = ".tmp"
 
+NAME_A_FILE = "Name a file, such as profiles.parquet."
+"""What to do where a folder came as output."""
+
 
 class Shards:
     """`<out>.parts/`: a manifest, a lock and one Parquet file for each run of chunks."""
 
     def __init__(self, out: Path) -> None:
+        if not out.name:  # '.' and '/', which can be given no other ending
+            raise OutputError(f"{out} is a folder", remedy=NAME_A_FILE)
         self.out = out
         self.folder = out.with_name(f"{out.name}.parts")
         self.manifest = self.folder / "manifest.json"

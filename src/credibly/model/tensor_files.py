@@ -9,6 +9,8 @@ from pathlib import Path
 from safetensors.torch import save_file
 from torch import Tensor
 
+from credibly.errors import InvalidArgumentError
+
 
 def save_tensors(
     tensors: Mapping[str, Tensor], path: str | Path, *, metadata: dict[str, str]
@@ -20,6 +22,13 @@ def save_tensors(
     """
     place = Path(path)
     fresh = not place.exists()
+    if not fresh and not place.is_file():
+        raise InvalidArgumentError(
+            "path",
+            expected="the name of a file to write",
+            came=f"{str(place)!r}, which is no plain file and would be replaced by one",
+            remedy="Name a file of your own.",
+        )
     place.touch()
     mode = stat.S_IMODE(place.stat().st_mode)
     try:
