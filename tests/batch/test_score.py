@@ -714,3 +714,18 @@ def test_the_digest_of_a_space_tells_every_setting():
     digests = [digest_of_space(space) for space in spaces]
     assert len(set(digests)) == len(spaces)
     assert digest_of_space(cr.Space(scale=np.array([2.0, 1.0]))) == digests[3]
+
+
+def test_numbers_of_words_in_a_file_give_the_profiles_of_the_same_numbers_in_memory(tmp_path, out):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Embedding(30, 4), nn.Flatten(), nn.Tanh(), nn.Linear(20, 3)).double()
+    words = torch.randint(0, 30, (ROWS, 5))
+    np.save(tmp_path / "words.npy", words.numpy())
+    source = cr.open_source(tmp_path / "words.npy", scale=1)
+    with pytest.raises(cr.ModelError, match=r"preprocess=torch\.Tensor\.long"):
+        cr.score(cr.Classifier(net.eval(), module="0"), source, out, gamma=2.0)
+    clf = cr.Classifier(net, module="0", preprocess=torch.Tensor.long)
+    cr.score(clf, source, out, gamma=2.0)
+    expected = cr.credibility(cr.Classifier(net, module="0"), words, gamma=2.0)
+    found = cr.Profile.from_parquet(out)
+    torch.testing.assert_close(found.credibility, expected.credibility, atol=1e-9, rtol=0)

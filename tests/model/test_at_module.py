@@ -159,3 +159,24 @@ def test_a_module_without_the_sample_axis_first_is_refused():
 def test_a_module_that_is_not_there_is_refused(net, name, match):
     with pytest.raises(InvalidArgumentError, match=match):
         Classifier(net, module=name)
+
+
+def test_token_numbers_without_a_module_name_the_layer_to_move(net):
+    with pytest.raises(InvalidArgumentError, match=r"module='front\.words'"):
+        cr.credibility(Classifier(net), tokens(), gamma=1.0)
+    with pytest.raises(InvalidArgumentError, match="module='embedding'"):
+        cr.credibility(Classifier(lambda x: net(x["ids"])), {"ids": tokens()}, gamma=1.0)
+
+
+@pytest.mark.parametrize("module", [None, "front.words"])
+def test_token_numbers_as_floats_are_refused_with_a_remedy_that_works(net, module):
+    floats = tokens().double()
+    with pytest.raises(cr.ModelError) as caught:
+        cr.credibility(Classifier(net, module=module), floats, gamma=1.0)
+    assert caught.value.remedy.endswith(
+        "Classifier(net, module='front.words', preprocess=torch.Tensor.long)."
+    )
+    remedied = Classifier(net, module="front.words", preprocess=torch.Tensor.long)
+    found = cr.credibility(remedied, floats, gamma=1.0)
+    plain = cr.credibility(Classifier(net, module="front.words"), tokens(), gamma=1.0)
+    assert torch.equal(found.credibility, plain.credibility)

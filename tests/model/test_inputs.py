@@ -248,3 +248,34 @@ def test_settings_may_be_such_arrays_too(unusual):
     correct, shares = unusual(np.array([1, 0, 1, 1])), unusual(np.array([0.5, 1.0]))
     found = accuracy_at_coverage(unusual(np.arange(4.0)), correct, shares)
     assert found.tolist() == [1.0, 0.75]
+
+
+class TwoArguments(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = models.smooth_network(features=8, classes=3)
+
+    def forward(self, left, right):
+        return self.net(left) + self.net(right)
+
+
+def test_a_model_of_several_arguments_is_told_to_be_unpacked():
+    left, right = models.inputs(4), models.inputs(4, seed=1)
+    both, net = {"left": left, "right": right}, TwoArguments().eval()
+    space = cr.Space(vary="left")
+    with pytest.raises(cr.ModelError, match="unpack=True, space="):
+        cr.credibility(cr.Classifier(net, space=space), both, gamma=1.0)
+    by_name = cr.credibility(cr.Classifier(net, unpack=True, space=space), both, gamma=1.0)
+    in_order = cr.Classifier(net, unpack=True, space=cr.Space(vary="0"))
+    by_place = cr.credibility(in_order, (left, right), gamma=1.0)
+    assert torch.equal(by_name.credibility, by_place.credibility)
+    with pytest.raises(cr.InvalidArgumentError, match="first of a tuple '0'"):
+        cr.Space(vary=0)
+
+
+def test_a_graph_is_sent_to_the_functions_for_graphs():
+    class Data:
+        edge_index = None
+
+    with pytest.raises(cr.InvalidArgumentError, match=r"graph_nodes\(clf, data\)"):
+        cr.credibility(cr.Classifier(models.smooth_network()), Data(), gamma=1.0)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from credibly.errors import InvalidArgumentError, ModelError
 from credibly.model.classifier import Classifier
+from credibly.model.failures import embedding_of
 from credibly.types import Array, from_numpy
 
 
@@ -88,16 +89,26 @@ def _as_tensor(x: Array, name: str) -> Tensor:
                 came=f"an array of {x.dtype}, which torch cannot take",
                 remedy=f"Convert it first, for example {name}.astype('float32').",
             ) from error
-    table = hasattr(x, "to_numpy")
     raise InvalidArgumentError(
         name,
         expected="a tensor or a NumPy array of numbers (n, ...)",
         came=f"{type(x).__name__}" + (" of objects" if isinstance(x, np.ndarray) else ""),
-        remedy=f"Pass its numbers: {name}.to_numpy(dtype='float32'), or 'float64' for scikit-learn "
-        "twins."
-        if table
-        else "Stack your samples first, for example with torch.stack.",
+        remedy=_how_to_pass(x, name),
     )
+
+
+def _how_to_pass(x: object, name: str) -> str:
+    if hasattr(x, "to_numpy"):
+        return (
+            f"Pass its numbers: {name}.to_numpy(dtype='float32'), or 'float64' for scikit-learn "
+            "twins."
+        )
+    if hasattr(x, "edge_index"):
+        return (
+            "Of a graph pass its nodes, credibility(graph_nodes(clf, data), gamma=...), or several "
+            "graphs, graph_samples(clf, graphs)."
+        )
+    return "Stack your samples first, for example with torch.stack."
 
 
 def _check_shape(x: Tensor, name: str) -> None:
@@ -130,7 +141,7 @@ def _check_precision(classifier: Classifier, x: Tensor, name: str) -> None:
             name,
             expected="floating-point inputs, which can be moved a little",
             came=f"{x.dtype}",
-            remedy=f"Convert as the model was trained, for example {name}.float() / 255.",
+            remedy=_of_whole_numbers(classifier, name),
         )
     if x.dtype in (torch.float16, torch.bfloat16):
         raise InvalidArgumentError(
@@ -147,6 +158,17 @@ def _check_precision(classifier: Classifier, x: Tensor, name: str) -> None:
             came=f"{x.dtype}",
             remedy=f"Convert one of them: {name}.to({classifier.dtype}) or net.to({x.dtype}).",
         )
+
+
+def _of_whole_numbers(classifier: Classifier, name: str) -> str:
+    convert = f"Convert as the model was trained, for example {name}.float() / 255."
+    layer = embedding_of(classifier)
+    if layer is None:
+        return convert
+    return (
+        "Numbers of words cannot move, but their embeddings can: "
+        f"Classifier(net, module={layer!r}). Of anything else: {convert}"
+    )
 
 
 def _check_device(classifier: Classifier, x: Tensor, name: str) -> None:

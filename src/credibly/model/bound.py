@@ -20,6 +20,7 @@ from credibly.model.batches import (
 from credibly.model.classifier import Classifier
 from credibly.model.coordinates import Coordinates
 from credibly.model.derivatives import ordinary_path
+from credibly.model.failures import about_tokens
 from credibly.model.space import Space
 from credibly.model.structure import Nested, as_tensors, leaves, mapped, rows_of, samples_in
 from credibly.types import Bounds, Limits
@@ -167,7 +168,8 @@ class AtModule(InSpace):
         except Exception as error:
             raise ModelError(
                 f"the model failed on the inputs with {type(error).__name__}: {error}",
-                remedy="Try it yourself on the same inputs; with unpack=True a mapping is passed "
+                remedy=about_tokens(self, error)
+                or "Try it yourself on the same inputs; with unpack=True a mapping is passed "
                 "as keywords and a tuple as positional arguments.",
             ) from error
         finally:
@@ -258,7 +260,10 @@ def _only_floating(inputs: Nested) -> list[str]:
             "vary",
             expected="the names of the parts that may move",
             came=f"none, and {len(floating)} floating tensors to choose from: {floating}",
-            remedy="Say which: Classifier(net, space=Space(vary=[...])).",
+            remedy="Say which: Classifier(net, space=Space(vary=[...]))."
+            if floating
+            else "Whole numbers cannot move. Of words move the embeddings, by the name of that "
+            "layer: Classifier(net, module='embedding').",
         )
     return floating
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from credibly.errors import ModelError
 
@@ -25,7 +25,9 @@ def failure(classifier: Classifier, tried: Tensor, passed: Tensor, error: Except
         where = f"a batch of shape {tuple(tried.shape)}{more}"
     return ModelError(
         f"the model failed on {where} with {type(error).__name__}: {error}",
-        remedy=_missing_axis(classifier, passed) or _remedy(classifier, error),
+        remedy=about_tokens(classifier, error)
+        or _missing_axis(classifier, passed)
+        or _remedy(classifier, error),
     )
 
 
@@ -68,7 +70,31 @@ def _remedy(classifier: Classifier, error: Exception) -> str:
             "With unpack=True a mapping is passed as keywords and a list or tuple as positional "
             "arguments."
         )
+    elif isinstance(error, TypeError) and "positional argument" in str(error):
+        hints.append(
+            "A model of several arguments takes a mapping of them, or a tuple, by "
+            "Classifier(net, unpack=True, space=Space(vary=...))."
+        )
     return " ".join(hints)
+
+
+def about_tokens(classifier: Classifier, error: Exception) -> str | None:
+    """What to do where numbers of words came as floats, as files of arrays are read."""
+    if "scalar types: Long, Int" not in str(error):
+        return None
+    found = classifier.module or embedding_of(classifier) or "embedding"
+    return (
+        "Numbers of words came as floats. What moves are their embeddings: "
+        f"Classifier(net, module={found!r}, preprocess=torch.Tensor.long)."
+    )
+
+
+def embedding_of(classifier: Classifier) -> str | None:
+    """The name of the model's first layer of embeddings, if it has one."""
+    if not isinstance(classifier.net, nn.Module):
+        return None
+    parts = classifier.net.named_modules()
+    return next((name for name, part in parts if name and isinstance(part, nn.Embedding)), None)
 
 
 def no_tensor(outputs: object) -> ModelError:

@@ -62,7 +62,8 @@ class Space:
                 "vary",
                 expected="at least one path of a leaf, each once",
                 came=repr(self.vary),
-                remedy="Leave it out where only one part of the input is floating.",
+                remedy="Leave it out where only one part of the input is floating; name the first "
+                "of a tuple '0'.",
             )
 
     @staticmethod
