@@ -151,6 +151,19 @@ def test_a_binary_head_of_one_logit_has_two_classes():
         torch.testing.assert_close(found, baseline.of_logits(both))
 
 
+def test_which_class_of_a_binary_head_comes_first_is_worth_nothing():
+    head = nn.Linear(3, 1).double().eval()
+    x, turned = models.inputs(40, features=3), nn.Linear(3, 1).double().eval()
+    turned.load_state_dict({name: -value for name, value in head.state_dict().items()})
+    size = head(x).detach().squeeze(1).abs()
+    for name, (baseline, _) in FORMULAS.items():
+        found = baseline(cr.Classifier(head), x)
+        torch.testing.assert_close(found, baseline(cr.Classifier(turned), x), msg=name)
+    torch.testing.assert_close(b.MaxLogit()(cr.Classifier(head), x), size / 2)
+    expected = (size / 2).exp().add((-size / 2).exp()).log()
+    torch.testing.assert_close(b.Energy()(cr.Classifier(head), x), expected)
+
+
 @pytest.mark.parametrize("true_temperature", [0.4, 1.0, 3.0])
 def test_the_fitted_temperature_is_that_of_scipy(true_temperature):
     g = torch.Generator().manual_seed(0)

@@ -76,9 +76,16 @@ def logits_at(clf: Classifier, x: Tensor) -> Tensor:
 
 
 def class_logits(clf: Classifier, outputs: Tensor) -> Tensor:
-    """One logit a class (n, K) in float64: those of a binary head become two."""
+    """One logit a class (n, K) in float64: that of a binary head becomes two, around zero.
+
+    With 0 and z the largest logit, and the energy, would tell the classes apart by which of them
+    happens to be the second.
+    """
     outputs = outputs.double()
-    return clf.loss.two_classes(outputs) if outputs.shape[1] == 1 else outputs
+    if outputs.shape[1] > 1:
+        return outputs
+    both = clf.loss.two_classes(outputs)
+    return both - both.mean(1, keepdim=True)
 
 
 def as_logits(logits: Tensor | ArrayLike) -> Tensor:
@@ -90,7 +97,7 @@ def as_logits(logits: Tensor | ArrayLike) -> Tensor:
             "logits",
             expected="one row a sample, one column a class, at least two",
             came=f"shape {tuple(logits.shape)}",
-            remedy="For a binary head of one logit z pass columns 0 and z.",
+            remedy="For a binary head of one logit z pass columns -z / 2 and z / 2.",
         )
     return logits.double()
 
