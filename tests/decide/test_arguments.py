@@ -11,6 +11,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import credibly as cr
+from credibly.decide.arguments import checked_labels
 from tests.reference import models
 
 SOLVER = cr.LBFGS(steps=10)
@@ -258,3 +259,13 @@ def test_columns_of_tables_and_arrays_that_run_backwards_are_what_they_hold(clf,
     assert cr.bootstrap(torch.mean, pd.Series(score.numpy(), index=rows), n=9) == cr.bootstrap(
         torch.mean, score, n=9
     )
+
+
+@pytest.mark.parametrize(
+    "labels", [[0.0, 1.0, 2.0], np.array([0.0, 1.0, math.nan]), torch.tensor([True, False, True])]
+)
+def test_labels_that_are_not_whole_are_told_how_to_become_so(labels):
+    with pytest.raises(cr.InvalidArgumentError, match=r"labels\.astype\(int\).*none is missing"):
+        checked_labels(labels, 3, 3)
+    with pytest.raises(cr.InvalidArgumentError, match="very samples of the profile"):
+        checked_labels([0, 1], 3, 3)

@@ -57,7 +57,10 @@ def checked_labels(labels: object, count: int, classes: int | None) -> Tensor:
             "labels",
             expected=f"one whole number a sample, {count}",
             came=f"shape {tuple(found.shape)} of {found.dtype}",
-            remedy="Pass the labels of the very samples of the profile.",
+            remedy="Pass the labels of the very samples of the profile."
+            if whole
+            else "Numbers of classes are whole: labels.long() of a tensor, labels.astype(int) of "
+            "an array or a column, once none is missing.",
         )
     found = found.long()
     outside = found < 0
