@@ -11,6 +11,7 @@ from credibly.cli.evaluate import evaluate
 from credibly.cli.inspect import inspect as inspect_model
 from credibly.cli.score import score
 from credibly.cli.spread import spread
+from credibly.errors import InvalidArgumentError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,3 +58,11 @@ def test_the_commands_offer_every_shared_option(command):
     missing = {name for name in shared if name not in offered}
     assert missing == ({"id_column"} if command is evaluate else set())
     assert all(offered[name].default == shared[name] for name in shared if name in offered)
+
+
+def test_a_file_of_names_that_is_not_there_is_no_name_of_a_class(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArgumentError, match=r"'names\.txt', which is no file"):
+        options._class_names("names.txt")
+    (tmp_path / "names.txt").write_text("cat\n\ndog\n")
+    assert options._class_names("names.txt") == options._class_names("cat, dog") == ["cat", "dog"]

@@ -254,7 +254,14 @@ def _split(values: list[str] | None) -> list[str]:
 def _class_names(text: str | None) -> list[str] | None:
     if text is None:
         return None
-    if "," not in text and Path(text).is_file():
+    if "," not in text:  # one name alone is none: there are two classes at least
+        if not Path(text).is_file():
+            raise InvalidArgumentError(
+                "classes",
+                expected="names separated by commas, or a text file of a name a line",
+                came=f"{text!r}, which is no file and one name only",
+                remedy="Look at the path, or pass all names: --classes cat,dog.",
+            )
         lines = Path(text).read_text("utf-8").splitlines()
         return [line.strip() for line in lines if line.strip()]
     return [name.strip() for name in text.split(",")]
