@@ -1,6 +1,7 @@
 """Tables of profiles, read again: the same decisions, and plain words for what is not there."""
 
 import copy
+import errno
 import json
 import math
 
@@ -231,3 +232,19 @@ def test_files_that_are_no_tables_are_refused(profile, tmp_path):
         cr.Profile.from_parquet(tmp_path)
     with pytest.raises(FileNotFoundError):
         cr.Profile.from_parquet(tmp_path / "missing.parquet")
+
+
+def test_an_old_table_outlives_a_disk_that_is_full(tmp_path, profile, monkeypatch):
+    path = tmp_path / "profile.parquet"
+    profile.to_parquet(path)
+    before = path.read_bytes()
+
+    def half(_table, place):
+        place.write_bytes(before[: len(before) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pq, "write_table", half)
+    with pytest.raises(OSError, match="No space left"):
+        profile.to_parquet(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,6 +13,7 @@ from credibly.errors import FileFormatError, InvalidArgumentError
 from credibly.model.batches import classifier_inside
 from credibly.model.classifier import Classifier
 from credibly.model.fingerprint import in_words, quick_digest
+from credibly.model.whole_files import whole_file
 from credibly.profile.profile import Profile, Settings
 from credibly.types import to_type_again
 
@@ -92,18 +91,9 @@ def _checked_profile(profile: object) -> Profile:
 
 def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file whole or not at all: an old rule outlives a full disk."""
-    text, target = json.dumps(content, indent=2) + "\n", Path(path).resolve()
-    if target.exists() and not target.is_file():  # what is no plain file must not be replaced
-        target.write_text(text, encoding="utf-8")
-        return
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        if target.exists():
-            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    text = json.dumps(content, indent=2) + "\n"
+    with whole_file(path) as place:
+        place.write_text(text, encoding="utf-8")
 
 
 def read_json(path: str | Path, kind: str, version: int) -> dict[str, Any]:

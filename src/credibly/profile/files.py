@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 
 from credibly.errors import FileFormatError, MissingExtraError
 from credibly.model.tensor_files import save_tensors
+from credibly.model.whole_files import whole_file
 from credibly.profile.certificate import Certificate
 from credibly.profile.formats import check_name, not_a_profile
 from credibly.profile.profile import Profile, Settings
@@ -161,4 +162,5 @@ def write_parquet(profile: Profile, path: str | Path) -> None:
         ) from error
     table = pa.Table.from_pandas(to_pandas(profile), preserve_index=False)
     metadata = {**(table.schema.metadata or {}), **metadata_of(profile.settings)}
-    pq.write_table(table.replace_schema_metadata(metadata), path)
+    with whole_file(path) as place:
+        pq.write_table(table.replace_schema_metadata(metadata), place)
