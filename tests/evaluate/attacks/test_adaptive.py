@@ -242,7 +242,25 @@ def test_bad_settings_are_refused(make, name):
         make()
 
 
+@pytest.mark.parametrize("unsolved", [0, 1, 3])
+@pytest.mark.parametrize("coverage", [0.05, 0.5, 0.7, 1.0])
+def test_a_calibrated_system_answers_the_share_that_was_asked_for(coverage, unsolved):
+    clf, x, _, _ = setting(10)
+    x[2 : 2 + unsolved] = torch.nan  # these have no score and are never answered
+    system = cr.System.ranked(score=ratio, gamma=50.0, solver=SHORT)
+    system = system.calibrated(clf, x, coverage=coverage)
+    accepted = system.judge(clf, x, torch.zeros(10, dtype=torch.long)).accepted
+    assert int(accepted.sum()) == min(10 - unsolved, max(1, round(10 * coverage)))
+    assert system.threshold == float(ratio(system.profile(clf, x))[accepted].min())
+
+
 def test_calibrating_needs_a_score():
     clf, x, _, system = setting(3)
     with pytest.raises(cr.InvalidArgumentError, match="`coverage`"):
         system.calibrated(clf, x)
+    ranked = cr.System.ranked(score=ratio, gamma=50.0, solver=SHORT)
+    with pytest.raises(cr.InvalidArgumentError, match="3 inputs, none of them"):
+        ranked.calibrated(clf, x * torch.nan)
+    for share in (0.0, 1.1):
+        with pytest.raises(cr.InvalidArgumentError, match="`coverage`"):
+            ranked.calibrated(clf, x, coverage=share)

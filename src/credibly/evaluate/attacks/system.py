@@ -147,7 +147,10 @@ class System:
         return self.decision == "profile" or self.score is not None
 
     def calibrated(self, clf: Classifier, x: Tensor, *, coverage: float = 0.9) -> Self:
-        """The same system with the threshold that answers this share of clean inputs."""
+        """The same system with the threshold that answers this share of clean inputs.
+
+        Those without a profile are never answered; where they are too many, all others are.
+        """
         if self.score is None or not 0 < coverage <= 1:
             raise InvalidArgumentError(
                 "coverage",
@@ -155,9 +158,17 @@ class System:
                 came=f"{coverage!r} with score {self.score!r}",
                 remedy="Use System.ranked(score=..., gamma=...), and 0.9 to answer nine in ten.",
             )
-        scores = self.score(self.profile(clf, x)).double().sort(descending=True).values
-        last = max(1, round(coverage * len(scores))) - 1
-        return replace(self, threshold=float(scores[last]))
+        scores = self.score(self.profile(clf, x)).double()
+        known = scores[~scores.isnan()].sort(descending=True).values  # NaN would come first
+        if len(known) == 0:
+            raise InvalidArgumentError(
+                "x",
+                expected="at least one input that can be solved",
+                came=f"{len(scores)} inputs, none of them",
+                remedy="Look at system.profile(clf, x).status.",
+            )
+        last = min(max(1, round(coverage * len(scores))), len(known)) - 1
+        return replace(self, threshold=float(known[last]))
 
     def profile(self, clf: Classifier, x: Tensor, *, solver: Solver | None = None) -> Profile:
         """Profiles by the deployed solver, or by another."""
