@@ -82,6 +82,41 @@ def test_a_difference_is_taken_on_the_same_resamples(name):
     assert (same.value, same.low, same.high) == (0.0, 0.0, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("coverage_at_accuracy", 310 / 400), ("failure_fpr_at_tpr", 325 / 395)],  # 3 of 310; all five
+)
+def test_settings_that_are_left_out_are_those_of_the_metric(name, expected):
+    score = torch.arange(400, 0, -1).double()
+    correct = torch.arange(400) % 80 != 70  # one error in eighty
+    metric = getattr(metrics, name)
+    assert metric(score, correct) == pytest.approx(expected, abs=1e-12)
+    assert cr.bootstrap(metric, score, correct, n=2).value == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_difference_of_any_function_is_that_of_the_fast_way():
+    (score, correct), (other, _) = data(), data(seed=7)
+    fast = cr.paired_difference(cr.aurc, score, other, correct, n=20, seed=4)
+    rows = cr.paired_difference(slow(cr.aurc), score, other, correct, n=20, seed=4)
+    for part in ("value", "low", "high"):
+        assert getattr(fast, part) == pytest.approx(getattr(rows, part), abs=1e-12)
+    assert fast.low < fast.high
+
+
+def test_a_thousand_resamples_are_drawn_unless_told_otherwise():
+    score, correct = data(5)
+    calls = []
+
+    def counting(values, right):
+        calls.append(len(values))
+        return float(values[right].sum())
+
+    cr.bootstrap(counting, score, correct)
+    assert calls == [5] * 1001  # once as they are
+    cr.paired_difference(counting, score, score, correct)
+    assert len(calls) == 3 * 1001
+
+
 def test_two_systems_may_have_predictions_of_their_own():
     score, correct = data()
     found = cr.paired_difference(cr.aurc, score, score, correct, correct_b=~correct, n=50)

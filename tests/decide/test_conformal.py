@@ -4,6 +4,7 @@ import builtins
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -285,3 +286,13 @@ def test_without_mapie_the_extra_is_named(clf, population, truth, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(cr.MissingExtraError, match=r"credibly\[conformal\]"):
         cr.ConformalSets.fit(clf, population[:100], truth[:100])
+
+
+@pytest.mark.parametrize("classes", [2, 3_000_000])
+def test_the_least_probability_keeps_order_and_sum_however_many_classes_there_are(classes):
+    fit = torch.full((1, classes), -60.0, dtype=torch.float64)
+    fit[0, 1] = 0.0  # the others have less than MAPIE tells from zero
+    values = conformal._probabilities(SimpleNamespace(fit=fit), "softmax")
+    assert values.sum() == pytest.approx(1.0)
+    assert values.min() == pytest.approx(min(1e-6, 0.1 / classes))
+    assert values[0, 1] >= 0.9 - 1e-9

@@ -194,6 +194,21 @@ def test_half_precision_counts_and_infinities_are_fine():
     assert cr.aurc(score.numpy(), correct.numpy()) == cr.aurc(score, correct)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64])
+def test_whole_numbers_are_scores_like_any_others(dtype):
+    # minus of the smallest number would be itself, or wrap round
+    values = torch.tensor([torch.iinfo(dtype).min, 3, 7, 3, 100]).to(dtype)
+    correct = torch.tensor([False, True, True, False, True])
+    for metric in (
+        cr.aurc,
+        metrics.failure_auroc,
+        metrics.failure_aupr,
+        metrics.failure_fpr_at_tpr,
+    ):
+        assert metric(values, correct) == metric(values.double(), correct)
+    assert cr.auroc(values[:3], values[3:]) == cr.auroc(values[:3].double(), values[3:].double())
+
+
 def test_bad_input_is_refused():
     good, right = torch.tensor([1.0, 2.0]), torch.tensor([True, False])
     for metric in (cr.aurc, cr.e_aurc, cr.augrc, cr.risk_coverage, metrics.failure_auroc):

@@ -45,6 +45,27 @@ def test_perfect_fits_to_two_classes_are_worth_nothing(template):
     assert float(scores.predicted_ratio(tie)) == 0.0
 
 
+def test_classes_that_are_all_alike_are_worth_nothing(template):
+    alike = with_values(template, [-2.0, -2.0, -2.0], [-3.0, -3.0, -3.0])
+    for score in (scores.ratio, scores.predicted_ratio, scores.margin, scores.min_max):
+        assert float(score(alike)) == 0.0
+    for score in (scores.softmax_ratio, scores.p_norm):
+        assert float(score(alike)) == 0.0
+
+
+def test_what_does_not_move_has_a_number_for_its_elasticity(template):
+    still = with_values(template, [-1.0, -2.0, -3.0], [-1.0, -2.0, -3.0])
+    still = replace(still, risk=torch.zeros(1, dtype=torch.float64))
+    assert float(scores.elasticity(still)) == 0.0
+
+
+@pytest.mark.parametrize("size", [1e-100, 1.0, 1e100])
+def test_the_p_norm_does_not_ask_how_long_the_logits_are(template, size):
+    profile = with_values(template, [-1.0] * 3, [-size, -4 * size, -4 * size])
+    # centred: 2, -1, -1
+    assert float(scores.p_norm(profile)) == pytest.approx(2 / (2**4 + 1 + 1) ** 0.25)
+
+
 def test_unsolved_samples_have_no_score(template):
     broken = with_values(template, [math.nan] * 3, [math.nan] * 3)
     for score in (scores.ratio, scores.predicted_ratio, scores.softmax_ratio):

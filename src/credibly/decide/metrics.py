@@ -254,7 +254,7 @@ def _fpr_at(tally: Tally, *, tpr: float = 0.95) -> Tensor:
     share = _share("tpr", tpr)
     wanted = (tally.total_marked * share - _SLACK).unsqueeze(1)
     group = torch.searchsorted(tally.marked, wanted)
-    false = (tally.seen - tally.marked).gather(1, group.clamp(max=tally.seen.shape[1] - 1))
+    false = (tally.seen - tally.marked).gather(1, group)
     rate = false.squeeze(1) / (tally.total - tally.total_marked)
     return torch.where(tally.total_marked > 0, rate, torch.nan)
 
@@ -263,7 +263,7 @@ def _accuracy_at(tally: Tally, *, coverages: float | Sequence[float] | Tensor) -
     shares = plain_tensor(coverages, "coverages").reshape(-1).tolist()
     asked = torch.tensor([_share("coverages", share) for share in shares], dtype=torch.float64)
     wanted = tally.total[:, None] * asked.to(tally.seen.device) - _SLACK
-    group = torch.searchsorted(tally.seen, wanted).clamp(max=tally.seen.shape[1] - 1)
+    group = torch.searchsorted(tally.seen, wanted)
     return 1 - tally.marked.gather(1, group) / tally.seen.gather(1, group)
 
 
