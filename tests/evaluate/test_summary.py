@@ -10,6 +10,7 @@ import torch
 
 import credibly as cr
 from credibly.decide import metrics as m
+from credibly.decide.bootstrap import _Draws
 from credibly.evaluate.resampling import Failures, TwoGroups, draws
 from credibly.evaluate.study import Rows
 from credibly.evaluate.study_result import StudyResult
@@ -267,3 +268,11 @@ def test_the_default_for_tampering_is_measured_from_the_ordinary_medians(study):
             low, middle, high = clean[name].quantile(torch.tensor([0.25, 0.5, 0.75]).double())
             by_hand -= (sets[key].scores[name] - middle).abs() / (high - low)
         assert torch.allclose(part.scores["tamper_score"], by_hand)
+
+
+def test_the_draws_of_large_sets_are_those_of_the_bootstrap_too():
+    # several pieces, and a last one that is smaller: the order of draws would show in the second
+    sizes, count = [2500, 1700], 600
+    ours = torch.cat([torch.cat(groups).T for groups in draws(sizes, count, 3)])
+    theirs = torch.cat(list(_Draws(sizes, count, 3, torch.device("cpu"))))
+    assert torch.equal(ours.double(), theirs)
