@@ -78,6 +78,11 @@ def read_rows(path: Path, expected: Mapping[str, str] | None = None) -> Rows:
         raise FileFormatError(f"{path}: not a readable safetensors file ({error}).") from error
     if marks.get("format") != FORMAT:
         raise FileFormatError(f"{path}: not a part of a study.")
+    if marks.get("format_version") != str(FORMAT_VERSION):
+        raise FileFormatError(
+            f"{path}: format version {marks.get('format_version')!r}; this credibly reads "
+            f"{FORMAT_VERSION}. Install a newer one."
+        )
     for name, value in (expected or {}).items():
         if marks.get(name) != value:
             raise InvalidArgumentError(

@@ -1,0 +1,124 @@
+"""Files of rules as they were first written: what users have stored must be read for ever."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+import credibly as cr
+from credibly.decide import scores
+from credibly.decide.rules import load_rule
+from tests.reference import models
+
+CLASSES = ("a", "b", "c")
+BALANCED = {
+    "kind": "balanced", "names": ["softmax_ratio", "predicted_ratio"], "shares": [1.0, 0.5],
+    "spreads": [2.0, 0.25],
+}  # fmt: skip
+TWO_SIDED = {
+    "kind": "two-sided", "names": ["shift", "gain"], "centres": [1.0, 0.5], "spreads": [2.0, 0.1],
+}  # fmt: skip
+PLAIN = {"kind": "plain", "name": "margin"}
+RULES = {
+    cr.SelectiveClassifier: {
+        "format": "credibly.selective", "format_version": 1, "threshold": 1.25, "score": BALANCED,
+        "answer": "credible", "origin": {"rule": "coverage", "coverage": 0.9, "samples": 40},
+    },
+    cr.Judge: {
+        "format": "credibly.judge", "format_version": 2, "scores": [BALANCED, PLAIN, TWO_SIDED],
+        "thresholds": [1.5, 0.25, -1.5],
+    },
+    cr.OutlierFlag: {
+        "format": "credibly.outlier-flag", "format_version": 1, "threshold": 0.5, "score": PLAIN,
+        "false_alarms": 0.05, "samples": 99,
+    },
+    cr.ConformalSets: {
+        "format": "credibly.conformal", "format_version": 1, "threshold": 0.7, "confidence": 0.8,
+        "probabilities": "softmax", "method": "lac", "samples": 300,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def profile():
+    clf = cr.Classifier(models.smooth_network(classes=3), classes=CLASSES)
+    return cr.credibility(clf, models.inputs(40), gamma=30.0, solver=cr.LBFGS(steps=10))
+
+
+@pytest.fixture(params=RULES, ids=lambda kind: kind.__name__)
+def stored(request, profile, tmp_path):
+    settings = profile.settings
+    known = {
+        "weights": [30.0] * 3, "solver": repr(cr.LBFGS(steps=10)), "loss": settings.loss,
+        "dtype": "torch.float64", "classes": list(CLASSES), "bounds": None,
+        "space": "inputs", "model": settings.model, "version": settings.version,
+    }  # fmt: skip
+    assert set(known) == set(asdict(settings))
+    content = {**RULES[request.param], "settings": known}
+    path = tmp_path / "rule.json"
+    path.write_text(json.dumps(content))
+    return request.param, content, path
+
+
+def test_a_stored_rule_is_read_and_written_as_it_was(stored, tmp_path):
+    kind, content, path = stored
+    for rule in (kind.load(path), load_rule(path)):
+        assert type(rule) is kind
+        rule.save(tmp_path / "again.json")
+        assert json.loads((tmp_path / "again.json").read_text("utf-8")) == content
+
+
+def by_hand(kind, profile):
+    """What each stored rule says, from its numbers."""
+    margin, shift, gain = scores.margin(profile), scores.shift(profile), scores.gain(profile)
+    failure = scores.softmax_ratio(profile) / 2.0 + 0.5 * scores.predicted_ratio(profile) / 0.25
+    tamper = -((shift - 1.0).abs() / 2.0 + (gain - 0.5).abs() / 0.1)
+    if kind is cr.SelectiveClassifier:
+        best = profile.credibility.argmax(1).tolist()
+        answered = (failure >= 1.25).tolist()
+        return [k if yes else cr.ABSTAINED for k, yes in zip(best, answered, strict=True)]
+    if kind is cr.OutlierFlag:
+        return (margin < 0.5).tolist()
+    if kind is cr.ConformalSets:
+        return (profile.fit.softmax(1) >= 1 - 0.7).tolist()
+    rows = zip(margin < 0.25, tamper < -1.5, failure < 1.5, strict=True)
+    words = ("outlier", "tampered", "wrong class likely", "trust")
+    return [words[[*map(bool, row), True].index(True)] for row in rows]
+
+
+def test_a_stored_rule_decides_by_its_numbers(stored, profile):
+    kind, _, path = stored
+    rule = kind.load(path)
+    if kind is cr.SelectiveClassifier:
+        found = list(rule.decide(profile).classes)
+    elif kind is cr.Judge:
+        found = [verdict.value for verdict in rule.judge(profile)]
+    elif kind is cr.OutlierFlag:
+        found = rule.flag(profile).tolist()
+    else:
+        found = rule.sets(profile).tolist()
+    assert found == by_hand(kind, profile)
+    assert len({str(answer) for answer in found}) > 1  # else nothing was shown
+
+
+@pytest.mark.parametrize("change", [{"format_version": 3}, {"format_version": "1"}, {"format": ""}])
+def test_other_versions_are_not_guessed_at(stored, change):
+    kind, content, path = stored
+    path.write_text(json.dumps({**content, **change}))
+    with pytest.raises(cr.FileFormatError, match=r"rule\.json"):
+        kind.load(path)
+
+
+def test_weights_of_another_precision_are_the_same_and_others_are_not(stored, profile):
+    kind, content, path = stored
+    ask = {cr.SelectiveClassifier: "decide", cr.Judge: "judge", cr.OutlierFlag: "flag",
+           cr.ConformalSets: "sets"}[kind]  # fmt: skip
+    for factor, same in ((1 + 5e-7, True), (1 - 5e-7, True), (1 + 2e-6, False), (1 - 2e-6, False)):
+        settings = {**content["settings"], "weights": [30.0, 30.0, 30.0 * factor]}
+        path.write_text(json.dumps({**content, "settings": settings}))
+        rule = kind.load(path)
+        if same:
+            getattr(rule, ask)(profile)
+        else:
+            with pytest.raises(cr.InvalidArgumentError, match="the weights the threshold"):
+                getattr(rule, ask)(profile)
