@@ -3,6 +3,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from scipy.optimize import minimize
 
 from credibly.evaluate.attacks.ball import Ball
@@ -76,6 +77,18 @@ def test_points_that_are_allowed_stay(kind):
     assert torch.equal(ball.project(x), x) or torch.allclose(ball.project(x), x, atol=1e-15)
 
 
+def test_a_step_has_the_length_it_is_told_and_leaves_flat_features_alone():
+    x0 = torch.zeros(2, 4, dtype=torch.float64)
+    gradient = torch.tensor([[3.0, 0.0, -4.0, 0.0], [0.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
+    box, round_ = (Ball.around(x0, 1.0, kind, None) for kind in ("linf", "l2"))
+    assert box.step(x0, gradient, 0.2).tolist() == [[0.2, 0.0, -0.2, 0.0], [0.0] * 4]
+    moved = round_.step(x0, gradient, 0.2)
+    assert moved[0].tolist() == pytest.approx([0.12, 0.0, -0.16, 0.0])
+    assert moved[1].tolist() == [0.0] * 4
+    assert box.step(x0, gradient, 9.0)[0].tolist() == [1.0, 0.0, -1.0, 0.0]
+    assert round_.step(x0, gradient, 9.0)[0].tolist() == pytest.approx([0.6, 0.0, -0.8, 0.0])
+
+
 def test_random_numbers_belong_to_the_sample():
     x = torch.randn(6, 4, dtype=torch.float64)
     keys = sample_keys(x, seed=1)
@@ -98,8 +111,21 @@ def test_random_numbers_are_distributed_as_said():
     assert abs(float((z**4).mean()) - 3) < 0.1
     neighbours = torch.corrcoef(torch.stack([u[:, :-1].flatten(), u[:, 1:].flatten()]))
     assert abs(float(neighbours[0, 1])) < 0.01
-    # the corner of a Euclidean ball is not favoured: uniform in radius^D
-    assert abs(float(torch.corrcoef(u[:, :2].T)[0, 1])) < 0.2
+
+
+@pytest.mark.parametrize("kind", ["linf", "l2"])
+def test_starts_fill_the_ball_evenly(kind):
+    g = torch.Generator().manual_seed(0)
+    x0 = torch.randn(3000, 3, generator=g, dtype=torch.float64)
+    shift = Ball.around(x0, 0.4, kind, None).start(sample_keys(x0, 0)) - x0
+    if kind == "linf":
+        shares = [(column / 0.4 + 1) / 2 for column in shift.T]
+    else:  # the share of the volume within each radius, and any coordinate of a direction in space
+        length = shift.norm(dim=1)
+        shares = [(length / 0.4) ** 3, *((column / length + 1) / 2 for column in shift.T)]
+    for values in shares:
+        assert stats.kstest(values.numpy(), "uniform").pvalue > 0.01
+    assert float(torch.corrcoef(shift.T).fill_diagonal_(0).abs().max()) < 0.05
 
 
 def test_edges_next_to_zero_are_exact_in_single_precision():

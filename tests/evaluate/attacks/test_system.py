@@ -1,0 +1,95 @@
+"""What a system says, and what an attack on it lowers, in plain Python."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+import credibly as cr
+from credibly.evaluate.attacks.system import Outcome, worst_verdict
+
+GRID = torch.linspace(-2, 2, 5, dtype=torch.float64)
+X = torch.cartesian_prod(GRID, GRID + 0.1, GRID - 0.2)
+LABELS = torch.arange(len(X)) % 3
+TARGET = (LABELS + 1) % 3
+
+
+def score(profile):
+    """A score that has nothing to do with the margin of the class."""
+    return profile.fit[:, 2] - profile.fit[:, 0]
+
+
+def naive_margin(values, label, target):
+    if target is None:
+        return values[label] - max(v for k, v in enumerate(values) if k != label)
+    return max(v for k, v in enumerate(values) if k != target) - values[target]
+
+
+def naive_goal(margin, trust, *, threshold, hinge, confidence):
+    """First the class, to more than enough; once it is wrong, what the score lacks."""
+    if margin >= 0:
+        return margin + hinge
+    missing = max(0.0, threshold - trust)
+    if missing == 0:
+        return margin
+    return max(margin, -confidence) + hinge * missing / (1 + missing)
+
+
+@pytest.mark.parametrize("targeted", [False, True])
+@pytest.mark.parametrize(("hinge", "confidence"), [(1.0, 1.0), (3.0, 0.5)])
+def test_the_goal_is_its_formula(targeted, hinge, confidence):
+    clf, target = cr.Classifier(lambda x: x), TARGET if targeted else None
+    system = cr.System.ranked(score=score, gamma=50.0, threshold=0.3, solver=cr.LBFGS(steps=1))
+    aware = replace(system, aware=True, hinge=hinge, confidence=confidence)
+    plain, found = (s.judge(clf, X, LABELS, target=target) for s in (system, aware))
+    logits = X.log_softmax(1).tolist()
+    for n, values in enumerate(logits):
+        margin = naive_margin(values, int(LABELS[n]), None if target is None else int(target[n]))
+        trust = values[2] - values[0]
+        goal = naive_goal(margin, trust, threshold=0.3, hinge=hinge, confidence=confidence)
+        assert float(found.margin[n]) == pytest.approx(margin, abs=1e-12)
+        assert float(plain.goal[n]) == pytest.approx(margin, abs=1e-12)
+        assert float(found.goal[n]) == pytest.approx(goal, abs=1e-12)
+        assert bool(found.accepted[n]) == (float(found.scores[n]) >= 0.3)
+        assert bool(found.success[n]) == (bool(found.accepted[n]) and margin < 0)
+    assert found.classes.tolist() == X.argmax(1).tolist()
+    assert 0 < int(found.success.sum()) < len(X)
+
+
+def test_every_wrong_class_is_a_lower_goal_than_any_right_one():
+    clf = cr.Classifier(lambda x: x)
+    system = cr.System.ranked(score=score, gamma=50.0, threshold=0.3, solver=cr.LBFGS(steps=1))
+    found = replace(system, aware=True).judge(clf, X, LABELS)
+    wrong = found.margin < 0
+    assert float(found.goal[wrong].max()) < float(found.goal[~wrong].min())
+
+
+@pytest.mark.parametrize("size", [40, 124])
+def test_chunks_change_no_verdict(size):
+    clf = cr.Classifier(lambda x: x)
+    system = cr.System.ranked(score=score, gamma=50.0, threshold=0.3, solver=cr.LBFGS(steps=1))
+    whole = system.judge(clf, X, LABELS, target=TARGET)
+    parts = replace(system, chunk_size=size).judge(clf, X, LABELS, target=TARGET)
+    for name in ("classes", "accepted", "scores", "margin", "goal", "success"):
+        torch.testing.assert_close(getattr(parts, name), getattr(whole, name))
+
+
+def outcome(success, goal):
+    nothing = torch.zeros(len(goal))
+    goal = torch.tensor(goal, dtype=torch.float64)
+    return Outcome(nothing, nothing, None, goal, goal, torch.tensor(success))
+
+
+def test_the_worst_is_a_success_first_and_then_the_lowest_goal():
+    nan = math.nan
+    one = outcome([False, True, True, False, False], [-5.0, 3.0, 1.0, 1.0, nan])
+    two = outcome([True, True, True, False, False], [4.0, 2.0, 2.0, 0.5, 7.0])
+    assert worst_verdict([one, two]).tolist() == [1, 1, 0, 1, 1]
+    assert worst_verdict([two, one]).tolist() == [0, 0, 1, 0, 0]
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, 2.5 * 0.3 / 8), (0.7, 0.7)])
+def test_steps_are_as_long_as_said(given, expected):
+    attack = cr.PGD(eps=0.3, steps=8, step_size=given)
+    assert attack.step_length == pytest.approx(expected)
