@@ -296,3 +296,19 @@ def test_the_least_probability_keeps_order_and_sum_however_many_classes_there_ar
     assert values.sum() == pytest.approx(1.0)
     assert values.min() == pytest.approx(min(1e-6, 0.1 / classes))
     assert values[0, 1] >= 0.9 - 1e-9
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+def test_one_class_without_a_number_leaves_nothing_known_of_the_sample(
+    clf, population, truth, source, value
+):
+    broken = getattr(population, chosen(source))[:100].clone()
+    broken[7, 2] = value
+    holes = replace(population[:100], **{chosen(source): broken})
+    for other in SOURCES:
+        rule = cr.ConformalSets.fit(clf, holes, truth[:100], confidence=0.5, probabilities=other)
+        assert rule.samples == 99
+        sets = rule.sets(holes)
+        assert bool(sets[7].all())
+        assert not bool(sets.all())

@@ -75,6 +75,38 @@ def test_chunks_change_no_verdict(size):
         torch.testing.assert_close(getattr(parts, name), getattr(whole, name))
 
 
+def test_of_classes_in_a_tie_the_one_that_is_answered_counts():
+    clf = cr.Classifier(lambda x: x)
+    x = torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 2.0, 2.0]], dtype=torch.float64)
+    labels = torch.tensor([0, 1, 0])
+    found = cr.System().judge(clf, x, labels)
+    assert found.classes.tolist() == [0, 0, 1]
+    assert found.margin.tolist()[:2] == [0.0, 0.0]
+    assert found.success.tolist() == [False, True, True]
+    wanted = cr.System().judge(clf, x, labels, target=torch.tensor([1, 0, 2]))
+    assert wanted.margin.tolist() == [0.0, 0.0, 0.0]
+    assert wanted.success.tolist() == [False, True, False]
+
+
+def test_outputs_that_are_no_numbers_are_no_success():
+    clf = cr.Classifier(lambda x: x)
+    x = torch.tensor([[math.nan, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    found = cr.System().judge(clf, x, torch.tensor([1, 0]))
+    assert found.success.tolist() == [False, True]
+    assert not bool(cr.System().judge(clf, x[:1], torch.tensor([0])).success.any())
+
+
+def test_a_score_in_single_precision_is_compared_in_double():
+    clf, x = cr.Classifier(lambda x: x), torch.eye(2, dtype=torch.float64)
+    tenth = torch.tensor(0.1, dtype=torch.float32)  # a little above 0.1
+    system = cr.System.ranked(
+        score=lambda profile: tenth.expand(len(profile)), gamma=5.0, solver=cr.LBFGS(steps=1)
+    )
+    for more, answered in ((1e-9, True), (2e-9, False)):
+        judged = replace(system, threshold=0.1 + more).judge(clf, x, torch.tensor([0, 1]))
+        assert judged.accepted.tolist() == [answered] * 2
+
+
 def outcome(success, goal):
     nothing = torch.zeros(len(goal))
     goal = torch.tensor(goal, dtype=torch.float64)

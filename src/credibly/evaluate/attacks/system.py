@@ -36,7 +36,8 @@ class Outcome:
         accepted: whether the system answers at all (n,).
         scores: trust (n,), or None for a system that does not rank.
         margin: value of the right class less that of the best other (n,); with targets, of the
-            best other less that of the target. Negative: the class is as the attacker wants it.
+            best other less that of the target. Negative: the class is as the attacker wants it;
+            zero: a tie.
         goal: what an attack lowers (n,): the margin; with `aware`, where the class is as wanted,
             what the score lacks to the threshold.
         success: the class is as the attacker wants it, and the system answers (n,).
@@ -216,9 +217,11 @@ class System:
         accepted = torch.ones_like(labels, dtype=torch.bool)
         if scores is not None and self.threshold is not None:
             accepted = scores.double() >= self.threshold
-        return Outcome(
-            self._values(profile).argmax(1), accepted, scores, margin, goal, accepted & (margin < 0)
-        )
+        classes = self._values(profile).argmax(1)
+        # the class itself is asked, not the margin: of classes in a tie the first is answered
+        wanted = classes != labels if target is None else classes == target
+        success = accepted & wanted & ~margin.isnan()
+        return Outcome(classes, accepted, scores, margin, goal, success)
 
     def margin(self, profile: Profile, labels: Tensor, target: Tensor | None = None) -> Tensor:
         """The margin of `Outcome`, differentiable where the profile is attached to something."""
