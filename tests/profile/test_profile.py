@@ -1,18 +1,23 @@
 import json
 import math
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import credibly as cr
-from credibly.profile.files import FORMAT_VERSION
 from tests.reference import models
 
 NAMES = ("ant", "bee", "cat", "dog", "elk")
+CERTIFICATE = (
+    "objective", "stationarity", "relative_stationarity", "fixed_point", "feasibility", "slackness",
+    "decrease", "tradeoff", "hull",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +78,29 @@ def test_what_is_saved_is_what_is_loaded(profile, tmp_path):
     again = cr.Profile.load(path)
     for name in ("credibility", "fit", "risk", "x0", "perturbed", "multipliers", "steps", "passes"):
         assert same(getattr(again, name), getattr(profile, name))
+    for field in fields(cr.Certificate):
+        name = field.name
+        assert same(getattr(again.certificate, name), getattr(profile.certificate, name))
+    assert again.codes.dtype == profile.codes.dtype
     assert again.status == profile.status
     assert again.settings == profile.settings
     assert again.gamma == 30.0
     assert "Hybrid" in again.settings.solver
+
+
+def test_the_file_has_the_names_that_other_programs_look_for(profile, tmp_path):
+    path = tmp_path / "profile.safetensors"
+    profile.save(path)
+    tensors = load_file(path)
+    plain = {"credibility", "fit", "risk", "x0", "perturbed", "multipliers", "steps", "passes"}
+    assert set(tensors) == plain | {"codes"} | {f"certificate.{name}" for name in CERTIFICATE}
+    assert same(tensors["fit"], profile.fit)
+    assert same(tensors["certificate.decrease"], profile.certificate.decrease)
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+    assert (metadata["format"], metadata["format_version"]) == ("credibly.profile", "1")
+    assert json.loads(metadata["settings"])["weights"] == [30.0] * 5
+    assert json.loads(metadata["settings"])["classes"] == list(NAMES)
 
 
 def tampered(profile, tmp_path, *, drop=None, change=None, metadata=None):
@@ -85,7 +109,7 @@ def tampered(profile, tmp_path, *, drop=None, change=None, metadata=None):
     tensors = load_file(path)
     good = {
         "format": "credibly.profile",
-        "format_version": str(FORMAT_VERSION),
+        "format_version": "1",
         "settings": json.dumps(
             {
                 "weights": [30.0] * 5, "solver": "s", "loss": "l", "dtype": "d",
@@ -207,6 +231,21 @@ def test_the_table_has_one_row_a_sample(profile):
     assert frame["predicted"][0] == NAMES[int(profile.fit[0].argmax())]
     assert frame["most_credible"][1] == NAMES[int(profile.ranking()[1, 0])]
     assert frame["credibility.bee"][0] == pytest.approx(float(profile.credibility[0, 1]))
+
+
+def test_every_column_of_the_table_is_its_number(profile):
+    frame = profile.to_pandas()
+    expected = {"risk": profile.risk, "passes": profile.passes}
+    for k, name in enumerate(NAMES):
+        expected[f"credibility.{name}"] = profile.credibility[:, k]
+        expected[f"fit.{name}"] = profile.fit[:, k]
+    for name in ("objective", "relative_stationarity", "decrease"):
+        expected[f"certificate.{name}"] = getattr(profile.certificate, name)
+    assert set(frame) == {*expected, "predicted", "most_credible", "status"}
+    for name, values in expected.items():
+        assert np.array_equal(frame[name].to_numpy(), values.numpy(), equal_nan=True), name
+    for n, status in enumerate(profile.status):
+        assert frame["status"][n] == status.label
 
 
 def test_the_parquet_file_holds_the_table_and_the_settings(profile, tmp_path):
