@@ -14,7 +14,7 @@ from credibly.decide.bootstrap import _Draws
 from credibly.evaluate.resampling import Failures, TwoGroups, draws
 from credibly.evaluate.study import Rows
 from credibly.evaluate.study_result import StudyResult
-from credibly.evaluate.summary import summarise
+from credibly.evaluate.summary import _distance, summarise
 
 COUNT = 60
 
@@ -141,6 +141,29 @@ def test_a_set_without_failures_or_without_successes(correct):
     assert found["aurc"].tolist() == pytest.approx([0.0 if correct else 1.0] * 4)
     assert found["augrc"].tolist() == pytest.approx([0.0 if correct else 0.5] * 4)
     assert found["auroc"].isnan().all()
+
+
+def test_resamples_without_a_failure_have_no_ranking():
+    score, hits = torch.tensor([3.0, 1.0, 2.0, 2.0, 5.0, 4.0]).double(), torch.arange(6) != 2
+    weights = torch.cat([part for (part,) in draws([6], 40, 0)], dim=1)
+    found = Failures.of(score, hits).metrics(weights)
+    lucky = weights[2] == 0
+    assert 0 < int(lucky.sum()) < 40
+    for name in ("auroc", "fpr95"):
+        assert torch.equal(found[name].isnan(), lucky)
+    for name in ("aurc", "e_aurc", "augrc", "auroc", "fpr95"):
+        for n in range(40):
+            drawn = torch.arange(6).repeat_interleave(weights[:, n].long())
+            expected = FAILURE_METRICS[name](score[drawn], hits[drawn])
+            assert float(found[name][n]) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+def test_equal_infinities_are_no_distance_apart():
+    inf = math.inf
+    values = torch.tensor([inf, -inf, 1.0, 4.0], dtype=torch.float64)
+    assert _distance(values, torch.tensor([inf, inf, 0.0])).tolist() == [0.0, inf, inf, inf]
+    # of an even number the lower of the two in the middle
+    assert _distance(values, torch.tensor([9.0, 1.0, 3.0, 0.0])).tolist() == [inf, inf, 0.0, 3.0]
 
 
 def test_samples_without_a_score_are_left_out_for_all_and_counted(study):

@@ -78,7 +78,7 @@ class TwoGroups:
         true = found[self.ends]
         precision = (true / (true + level)).nan_to_num(nan=0.0)
         # the first group of ties at which enough positives are found
-        index = (true < 0.95 * all_found - _SLACK).sum(0).clamp(max=len(drawn) - 1)
+        index = (true < 0.95 * all_found - _SLACK).sum(0)
         rate = level.gather(0, index[None])[0] / all_false
         return {
             "auroc": 1 - higher / (all_found * all_false),
@@ -159,7 +159,7 @@ class Failures:
         found = []
         for share in coverages:
             wanted = (share * total - _SLACK).ceil().to(seen.dtype)  # counts are whole
-            index = torch.searchsorted(columns, wanted[:, None]).T.clamp(max=len(seen) - 1)
+            index = torch.searchsorted(columns, wanted[:, None]).T
             found.append(1 - wrong.gather(0, index)[0].double() / seen.gather(0, index)[0])
         good = (wrong <= (1 - target) * seen.double() + _SLACK) & (seen > 0)
         return [*found, torch.where(good, seen, 0.0).amax(0).double() / seen[-1]]
