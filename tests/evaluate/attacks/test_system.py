@@ -125,3 +125,26 @@ def test_the_worst_is_a_success_first_and_then_the_lowest_goal():
 def test_steps_are_as_long_as_said(given, expected):
     attack = cr.PGD(eps=0.3, steps=8, step_size=given)
     assert attack.step_length == pytest.approx(expected)
+
+
+def test_the_named_systems_are_what_they_say():
+    solver = cr.LBFGS(steps=3)
+    assert cr.System.bare() == cr.System(decision="model")
+    credible = cr.System.most_credible(gamma=7.0, solver=solver)
+    assert credible == cr.System(decision="profile", gamma=7.0, solver=solver)
+    ranked = cr.System.ranked(score=score, gamma=7.0, threshold=0.5, solver=solver)
+    assert ranked == cr.System(
+        decision="model", score=score, gamma=7.0, threshold=0.5, solver=solver
+    )
+
+
+def test_the_deployed_solver_is_the_one_of_the_system():
+    clf = cr.Classifier(lambda x: x)
+    for solver in (cr.LBFGS(steps=1), cr.LBFGS(steps=30)):
+        system = cr.System.most_credible(gamma=5.0, solver=solver)
+        expected = cr.credibility(clf, X[:9], gamma=5.0, solver=solver).credibility
+        torch.testing.assert_close(system.profile(clf, X[:9]).credibility, expected)
+        values = system.judge(clf, X[:9], LABELS[:9])
+        own = expected.gather(1, LABELS[:9, None])[:, 0]
+        rest = expected.scatter(1, LABELS[:9, None], -math.inf).amax(1)
+        torch.testing.assert_close(values.margin, own - rest)
