@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import json
 import os
+import time
 import tracemalloc
 
 import numpy as np
@@ -66,7 +67,9 @@ def killed_after(monkeypatch, chunks):
 
 
 def test_rows_are_those_of_the_one_call(clf, data, out):
+    started = time.monotonic()
     report = cr.score(clf, data, out, **SMALL)
+    assert 0 <= report.seconds <= time.monotonic() - started
     x = torch.from_numpy(np.load(data))
     profile = cr.credibility(clf, x, gamma=2.0, chunk_size=4)
     frame, expected = pd.read_parquet(out), profile.to_pandas()

@@ -273,6 +273,31 @@ def test_the_default_for_failures_is_balanced_by_the_ordinary_set(study):
     assert found.metrics["aurc"] == pytest.approx(m.aurc(by_hand, noisy.correct))
 
 
+def test_one_sample_without_a_number_does_not_cost_the_defaults(study):
+    part = study["clean"]
+    g = torch.Generator().manual_seed(3)
+    names = ("softmax_ratio", "predicted_ratio", "shift", "elasticity")
+    values = dict(zip(names, torch.randn(4, 90, generator=g, dtype=torch.float64), strict=True))
+    for known in values.values():
+        known[4] = torch.nan
+    found = summarise({"clean": replace(part, scores={**part.scores, **values})}, resamples=5)
+    assert {"failure_score", "tamper_score"} <= set(found.sets["clean"].failures)
+    assert found.sets["clean"].left_out == 1
+    for name in names:
+        fewer = {**part.scores, **values, name: torch.full((90,), torch.nan)}
+        made = summarise({"clean": replace(part, scores=fewer)}, resamples=5).sets["clean"].failures
+        assert ("failure_score" in made) == (name in ("shift", "elasticity"))
+        assert ("tamper_score" in made) == (name == "predicted_ratio")
+
+
+def test_a_set_of_which_some_labels_are_unknown_has_no_failures(study):
+    labels = study["noisy"].labels.clone()
+    labels[3] = -1
+    partly = replace(study["noisy"], labels=labels)
+    found = summarise({"clean": study["clean"], "noisy": partly}, resamples=5).sets["noisy"]
+    assert (found.failures, found.accuracy, found.most_credible) == ({}, {}, None)
+
+
 def test_the_default_for_tampering_is_measured_from_the_ordinary_medians(study):
     names = ("shift", "elasticity", "softmax_ratio")
 
