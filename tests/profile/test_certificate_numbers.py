@@ -150,6 +150,14 @@ def test_the_hull_is_that_of_gradients_sampled_by_hand():
         assert expected < 0.999 * lengths(points[0]) / (lengths(risk) + lengths(fit))
 
 
+def test_an_input_that_has_nowhere_to_go_is_its_own_answer():
+    x = torch.zeros(2, 3, dtype=torch.float64)  # the losses are smallest there
+    found = cr.certify(classifier(), x, x, weights=list(WEIGHTS))
+    assert found.tradeoff.tolist() == [0.0, 0.0]
+    assert found.relative_stationarity.tolist() == [0.0, 0.0]
+    assert bool(found.holds().all())
+
+
 @pytest.mark.parametrize("tolerance", [1e-3, 0.2])
 def test_the_verdict_allows_each_residual_its_tolerance_and_no_more(tolerance):
     zero = torch.zeros(1, dtype=torch.float64)

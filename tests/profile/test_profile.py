@@ -1,6 +1,6 @@
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pandas as pd
@@ -231,6 +231,23 @@ def test_the_table_has_one_row_a_sample(profile):
     assert frame["predicted"][0] == NAMES[int(profile.fit[0].argmax())]
     assert frame["most_credible"][1] == NAMES[int(profile.ranking()[1, 0])]
     assert frame["credibility.bee"][0] == pytest.approx(float(profile.credibility[0, 1]))
+
+
+def test_the_model_has_a_class_also_where_nothing_was_searched_for(profile):
+    codes = profile.codes.clone()
+    codes[0] = int(cr.Status.NO_GRADIENT)  # x0 itself was returned
+    frame = replace(profile, codes=codes).to_pandas()
+    assert frame["status"][0] == cr.Status.NO_GRADIENT.label
+    assert frame["predicted"][0] == NAMES[int(profile.fit[0].argmax())]
+    assert frame["predicted"].isna().tolist() == [False] * 4 + [True, False]
+
+
+def test_numbers_in_any_order_of_memory_are_saved(profile, tmp_path):
+    turned = replace(profile, credibility=profile.credibility.T.contiguous().T)
+    assert not turned.credibility.is_contiguous()
+    turned.save(tmp_path / "profile.safetensors")
+    again = cr.Profile.load(tmp_path / "profile.safetensors")
+    assert same(again.credibility, profile.credibility)
 
 
 def test_every_column_of_the_table_is_its_number(profile):

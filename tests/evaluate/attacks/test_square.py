@@ -22,6 +22,17 @@ def test_windows_shrink_as_published(budget):
     assert found == [published_share(0.4, query, budget) for query in range(budget)]
 
 
+def test_a_start_on_which_the_model_gives_no_numbers_is_left_behind():
+    ahead = torch.tensor([5.0, 0.0, 0.0], dtype=torch.float64)  # no class changes, only margins do
+    clf = cr.Classifier(lambda v: torch.where(v[:, :1] > 0.05, torch.nan, v + ahead))
+    x = 0.01 * torch.randn(20, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    labels = torch.zeros(20, dtype=torch.long)
+    first, found = (cr.Square(eps=0.1, steps=n)(clf, x, labels) for n in (1, 40))
+    broken = [int(clf.logits(v).isnan().any(1).sum()) for v in (first, found)]
+    assert broken[0] > 3
+    assert broken[1] == 0
+
+
 def test_windows_lie_inside_and_reach_every_place():
     drawn = torch.cartesian_prod(*[torch.linspace(0, 1 - 1e-12, 41, dtype=torch.float64)] * 2)
     mask = _Window.at(drawn, (3, 2), (5, 4)).mask[:, 0]

@@ -176,6 +176,21 @@ def made_up(**rates):
     return cr.AttackTable(success)
 
 
+@pytest.mark.parametrize(("gap", "holds"), [(0, True), (2, True), (3, False)])
+def test_two_in_a_hundred_are_within_the_slack(gap, holds):
+    def first(count):
+        return torch.arange(100) < count
+
+    success = {("clean", 0.0): first(1), ("white", 0.1): first(50), ("black", 0.1): first(50 + gap)}
+    table = cr.AttackTable(success)
+    found = cr.white_box_beats_black_box(table, white=["white"], black=["black"])
+    assert found.holds == holds
+    assert cr.more_steps_do_not_help(first(50), first(50 + gap)).holds == holds
+    falling = cr.AttackTable({**success, ("white", 0.2): first(50), ("black", 0.2): first(50)})
+    assert cr.accuracy_falls_with_eps(falling).holds == holds
+    assert not cr.large_eps_breaks_everything(table).holds
+
+
 def test_each_item_of_the_sanity_list_can_fail():
     good = made_up(white={0.1: 3, 0.2: 6, 0.9: 10}, black={0.1: 1, 0.2: 4, 0.9: 8})
     assert all(f.holds for f in cr.sanity_list(good, white=["white"], black=["black"]))
@@ -187,6 +202,18 @@ def test_each_item_of_the_sanity_list_can_fail():
     assert "DOES NOT HOLD" in str(cr.accuracy_falls_with_eps(odd))
     weak, strong = torch.arange(10) < 3, torch.arange(10) < 8
     assert not cr.more_steps_do_not_help(weak, strong).holds
+    once = made_up(white={0.1: 5, 0.2: 5}, black={0.1: 1, 0.2: 9})
+    assert not cr.white_box_beats_black_box(once, white=["white"], black=["black"]).holds
+    mixed = made_up(white={0.1: 7, 0.2: 6}, black={0.1: 7, 0.2: 7})
+    for slack, holds in ((0.02, [True, False, False]), (0.15, [True, True, False]),
+                         (0.35, [True, True, True])):  # fmt: skip
+        found = cr.sanity_list(mixed, white=["white"], black=["black"], slack=slack)
+        assert [finding.holds for finding in found] == holds
+    falls = made_up(white={0.1: 7, 0.2: 5}, black={0.1: 1, 0.2: 1})
+    for slack, holds in ((0.15, False), (0.25, True)):
+        assert (
+            cr.sanity_list(falls, white=["white"], black=["black"], slack=slack)[0].holds == holds
+        )
     with pytest.raises(cr.InvalidArgumentError, match="`attack`"):
         good.rate("white", 0.5)
 
