@@ -100,6 +100,21 @@ def test_the_implicit_gradient_of_a_targeted_and_a_rejection_aware_goal():
         assert torch.allclose(found[n], expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("decision", ["model", "profile"])
+@pytest.mark.parametrize("aware", [True, False])
+def test_the_goal_of_an_attack_is_that_of_the_system_it_is_on(decision, aware):
+    # this score needs both c0 and c+, and the classes of the two systems are not always the same
+    clf, x = cr.Classifier(models.relu_network()), models.inputs(40)
+    labels = torch.arange(40) % 5
+    system = cr.System(
+        decision=decision, gamma=5.0, solver=SHORT, score=predicted_ratio, threshold=0.4,
+        aware=aware,
+    )  # fmt: skip
+    attack = cr.BPDA(eps=0.3, system=system, solver=SHORT)
+    values, _ = gradient_of(clf, x, attack.objective(attack._task(clf, x, labels, None)))
+    torch.testing.assert_close(values, system.judge(clf, x, labels).goal, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("bounds", [None, (-1.0, 1.0)])
 @pytest.mark.parametrize(
     "make",
@@ -209,6 +224,25 @@ def test_a_rejection_aware_attack_gets_answers_that_are_wrong(inner):
     plain, knowing = (system.judge(clf, a(clf, x, labels), labels) for a in (attack, aware))
     assert int(knowing.success.sum()) >= max(2, int(plain.success.sum()))
     assert torch.equal(knowing.success, knowing.accepted & (knowing.classes != labels))
+
+
+def test_a_rejection_aware_attack_brings_its_own_threshold_and_weights():
+    clf, x, labels, _ = setting(3)
+    inner = cr.PGD(eps=0.2, steps=2, restarts=2, loss="goal", system=cr.System(gamma=20.0))
+    aware = cr.RejectionAware(inner, 0.3, ratio, hinge=2.0, confidence=0.5)
+    assert aware.attack.system == cr.System(
+        gamma=20.0, score=ratio, threshold=0.3, aware=True, hinge=2.0, confidence=0.5
+    )
+    assert aware._unaware == cr.System(
+        gamma=20.0, score=ratio, threshold=0.3, aware=False, hinge=2.0, confidence=0.5
+    )
+    plain = cr.RejectionAware(inner, 0.3, ratio).attack.system
+    assert (plain.hinge, plain.confidence) == (1.0, 1.0)
+    target = (labels + 1) % 5
+    wanted, free = (aware.all_restarts(clf, x, labels, target=t) for t in (target, None))
+    assert torch.equal(wanted, aware.attack.all_restarts(clf, x, labels, target=target))
+    assert wanted.shape == (2, *x.shape)
+    assert not torch.equal(wanted, free)
 
 
 @pytest.mark.parametrize(
