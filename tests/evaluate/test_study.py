@@ -422,3 +422,21 @@ def test_labels_of_no_class_of_the_model_are_refused_before_the_work(study, tmp_
     with pytest.raises(cr.InvalidArgumentError, match=r"^`labels`.*0 to 2.*3 for sample 5"):
         study.part("noise", shifted, tmp_path)
     assert not (tmp_path / "noise.safetensors").exists()
+
+
+def test_the_facts_of_a_set_are_those_of_its_profile(study, tmp_path):
+    x = models.inputs(8)
+    x[3] = math.nan
+    labels = torch.arange(8) % 3
+    nothing = InputSet(torch.full((2, 8), math.nan, dtype=torch.float64), labels[:2], "shifted")
+    sets = {"clean": InputSet(x, labels, "ordinary"), "nothing": nothing}
+    found = study.run(sets, tmp_path)
+    passes = cr.credibility(study.clf, x, gamma=30.0).passes[~x.isnan().any(1)]
+    assert dict(found["clean"].facts) == {
+        "gamma": 30.0, "samples": 8.0, "without a profile": 1.0,
+        "median passes": float(passes.median()),
+    }  # fmt: skip
+    assert found["clean"].facts["median passes"] > 0
+    facts = found["nothing"].facts
+    assert (facts["samples"], facts["without a profile"]) == (2.0, 2.0)
+    assert math.isnan(facts["median passes"])
