@@ -80,3 +80,45 @@ def test_a_link_to_a_rule_stays_a_link(rules, tmp_path):
     rules["selective"].save(link)
     assert link.is_symlink()
     assert cr.SelectiveClassifier.load(path) == rules["selective"]
+
+
+def test_sets_of_one_class_are_answers_and_their_sizes_are_told(known, rules):
+    rule = replace(rules["sets"], threshold=0.4)  # classes of at least 0.6: one of them, or none
+    found = answers(rule, known)
+    inside = [[p >= 0.6 for p in row] for row in known.fit.softmax(1).tolist()]
+    sizes = [sum(row) for row in inside]
+    assert found.columns["set_size"] == sizes
+    assert found.columns["set"] == [[str(k) for k in range(3) if row[k]] for row in inside]
+    assert list(found.classes) == [row.index(True) if sum(row) == 1 else None for row in inside]
+    assert 0 < sizes.count(0) < 60
+    mean = sum(sizes) / 60
+    assert f"sets of {mean:.3g} classes in the mean, {sizes.count(0)} of them empty" in found.notes
+    wide = answers(replace(rule, threshold=0.95), known)
+    assert max(wide.columns["set_size"]) > 1
+    for k, size in zip(wide.classes, wide.columns["set_size"], strict=True):
+        assert (k is None) == (size != 1)
+    nothing = answers(rule, known[:0])
+    assert nothing.classes == ()
+    assert "sets of 0 classes in the mean, 0 of them empty" in nothing.notes
+
+
+def test_what_a_judge_and_a_flag_say_stands_in_columns(known, rules):
+    judged, flagged = answers(rules["judge"], known), answers(rules["flag"], known)
+    verdicts = rules["judge"].judge(known)
+    predicted = known.fit.argmax(1).tolist()
+    trusted = [verdict is cr.Verdict.TRUST for verdict in verdicts]
+    assert 0 < sum(trusted) < 60
+    assert list(judged.predicted) == predicted
+    assert list(judged.classes) == [
+        k if yes else None for k, yes in zip(predicted, trusted, strict=True)
+    ]
+    assert judged.columns["verdict"] == [verdict.value for verdict in verdicts]
+    for name, score in zip(
+        ("score", "outlier_score", "tamper_score"), rules["judge"].scores, strict=True
+    ):
+        assert judged.columns[name] == score(known).tolist()
+    flags = rules["flag"].flag(known).tolist()
+    assert any(flags)
+    assert flagged.columns["flagged"] == flags
+    assert [k is None for k in flagged.classes] == flags
+    assert judged.counts == {"answered": sum(trusted), "abstained": 60 - sum(trusted)}
