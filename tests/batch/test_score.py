@@ -292,6 +292,15 @@ def test_the_metadata_tells_what_the_rows_were_made_with(clf, data, out):
     assert stored["settings"]["bounds"] == [-50.0, 50.0]
 
 
+def test_what_is_no_number_is_nan_and_a_class_that_is_unknown_is_missing(clf, data, out):
+    cr.score(clf, data, out, **SMALL)
+    table = pq.read_table(out)
+    for name in table.column_names:
+        missing = 3 if name in ("predicted", "most_credible") else 0
+        assert table.column(name).null_count == missing, name
+    assert np.isnan(table.column("risk").to_numpy()).nonzero()[0].tolist() == [5, 6, 7]
+
+
 def test_a_run_without_a_solved_row_says_nothing_of_movement(clf, tmp_path, out):
     np.save(tmp_path / "x.npy", np.full((3, 4), np.nan))
     report = cr.score(clf, tmp_path / "x.npy", out, gamma=1.0)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -189,6 +191,17 @@ def test_planted_points_are_what_the_deployed_solver_finds():
     wrong = clf.logits(planted).argmax(1) != labels
     assert float(wrong.double().mean()) > 0.5
     assert float((system.judge(clf, asked, labels).success == wrong).double().mean()) > 0.8
+
+
+def test_points_are_planted_in_as_many_steps_as_told():
+    clf, x, labels, system = setting(3)
+    for steps in (1, 5):
+        attack = cr.InverseMap(eps=0.4, system=system, steps=steps, norm="l2")
+        task = attack._task(clf, x, labels, None)
+        plain = cr.PGD(eps=0.8, norm="l2", steps=steps, loss="goal", keep="best")
+        own = replace(task, ball=plain._task(clf, x, labels, None).ball)
+        assert torch.equal(attack._planted(task, 0.8), plain.run(own)[0])
+    assert cr.InverseMap(eps=0.4, system=system).reach == (1.0, 2.0, 4.0, 8.0)
 
 
 def test_samples_that_cannot_be_solved_do_not_stop_the_others():
