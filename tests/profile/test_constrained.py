@@ -82,6 +82,20 @@ def test_the_duals_are_the_derivative_of_the_risk():
         assert slope == pytest.approx(float(found.multipliers[0, k]), abs=1e-4)
 
 
+@pytest.mark.parametrize("affine", [True, False])
+def test_minus_infinity_asks_nothing_of_a_class(affine):
+    clf = models.affine_classifier() if affine else cr.Classifier(models.smooth_network())
+    x0 = models.inputs(4, 6 if affine else 8)
+    c = reachable(clf, x0)
+    c[:, 0] = -1e6  # a bar that no loss comes near
+    expected = solve_constrained(clf, x0, c)
+    c[:, 0] = -torch.inf
+    found = solve_constrained(clf, x0, c)
+    assert torch.allclose(found.risk, expected.risk, rtol=1e-6)
+    assert torch.equal(found.passes, expected.passes)
+    assert torch.allclose(found.multipliers, expected.multipliers, atol=1e-6)
+
+
 def test_credences_met_at_x0_cost_nothing():
     clf, x0 = cr.Classifier(models.smooth_network()), models.inputs(3)
     with torch.no_grad():

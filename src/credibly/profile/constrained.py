@@ -94,7 +94,7 @@ def solve_constrained(
         x0: inputs as in `credibility`; None for a classifier that is bound to them. Bounds of a
             `Space` are kept.
         credences: c (n, K). A positive one cannot be met, since losses are never negative: such
-            samples are infeasible, with infinite risk.
+            samples are infeasible, with infinite risk. Minus infinity asks nothing of a class.
         method: `AugmentedLagrangian()` by default; `ClassicalArrowHurwicz()` is the paper's.
         tolerance: largest violation and relative stationarity of a solved sample; by default 1e-7
             in double precision, 1e-3 in single.
@@ -199,7 +199,7 @@ def _tolerance(tolerance: float | None, x0: Tensor) -> float:
 
 
 def _credences(clf: Classifier, x0: Tensor, credences: Array) -> Tensor:
-    c = as_numbers(credences, "credences", x0)
+    c = as_numbers(credences, "credences", x0).detach()
     usable = torch.where(torch.isfinite(x0[:1]), x0[:1], 0.0)
     expected = (len(x0), losses_only(clf.select(slice(0, 1)), usable).shape[1])
     if tuple(c.shape) != expected or bool(c.isnan().any()):

@@ -58,7 +58,8 @@ class Iterate:
 
     def residual(self, problem: AugmentedProblem) -> Tensor:
         """How far from feasible, stationary and complementary, whichever is most (n,)."""
-        slack = problem.excess(self.losses).abs() * (self.multipliers > 0)
+        excess = problem.excess(self.losses).abs()
+        slack = torch.where(self.multipliers > 0, excess, 0.0)  # infinite where nothing is asked
         worst = torch.maximum(self.violation(problem), slack.amax(1))
         return torch.maximum(worst, self.stationarity)
 
