@@ -265,3 +265,19 @@ def test_a_model_in_training_mode_is_refused_everywhere_and_left_as_found(use):
     with pytest.raises(cr.ModelError, match=r"training mode.*Call net\.eval\(\) first"):
         use(clf, profile)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_numbers_that_require_gradients_leave_no_graph_in_the_answers():
+    w = torch.full((5,), 9.0, dtype=torch.float64, requires_grad=True)
+    profile = cr.credibility(CLF, X, weights=w)
+    duals, c = (
+        part.clone().requires_grad_() for part in (profile.multipliers, profile.credibility)
+    )
+    certificate = cr.certify(
+        CLF, X, profile.perturbed, weights=w, multipliers=duals, credences=c, gradient_samples=2
+    )
+    solution = cr.solve_constrained(CLF, X, c - 0.1)
+    for answer in (profile, profile.certificate, certificate, solution):
+        tensors = [value for value in vars(answer).values() if isinstance(value, torch.Tensor)]
+        assert tensors
+        assert not any(tensor.requires_grad for tensor in tensors)

@@ -249,7 +249,7 @@ def _in_precision(values: list[float], name: str, like: Tensor) -> Tensor:
 
 
 def _vector(weights: Array | Sequence[float], count: int, x0: Tensor) -> Tensor:
-    w = as_numbers(weights, "weights", x0)
+    w = as_numbers(weights, "weights", x0).detach()  # a profile is attached by attached_credibility
     if w.shape != (count,):
         raise InvalidArgumentError(
             "weights",

@@ -291,7 +291,7 @@ def _check_counts(**counts: int) -> None:
 def _as_multipliers(multipliers: Array | None, x0: Tensor, weights: Tensor) -> Tensor | None:
     if multipliers is None:
         return None
-    duals = as_numbers(multipliers, "multipliers", x0)
+    duals = as_numbers(multipliers, "multipliers", x0).detach()
     _check_rows("multipliers", duals, (len(x0), len(weights)), sign=1)
     return duals
 
@@ -299,7 +299,7 @@ def _as_multipliers(multipliers: Array | None, x0: Tensor, weights: Tensor) -> T
 def _as_credences(credences: Array | None, x0: Tensor, weights: Tensor) -> Tensor | None:
     if credences is None:
         return None
-    c = as_numbers(credences, "credences", x0)
+    c = as_numbers(credences, "credences", x0).detach()
     _check_rows("credences", c, (len(x0), len(weights)), sign=-1)
     return c
 
