@@ -64,6 +64,21 @@ def test_a_row_that_is_not_there_is_an_index_error(profile):
         profile[6]
 
 
+def test_slices_may_go_backwards(profile):
+    for rows in (slice(None, None, -1), slice(4, 0, -2), slice(-1, -9, -1)):
+        expected = list(range(6))[rows]
+        assert same(profile[rows].risk, profile.risk[expected])
+        assert same(profile[rows].certificate.objective, profile.certificate.objective[expected])
+
+
+@pytest.mark.parametrize(
+    "rows", [torch.tensor([[0, 1]]), torch.tensor(True), [[0], [1]], [0.7, 1.2], torch.ones(6)]
+)
+def test_what_is_no_list_of_samples_chooses_none(profile, rows):
+    with pytest.raises(IndexError):
+        profile[rows]
+
+
 def test_profiles_of_other_settings_are_not_joined(profile):
     other = cr.credibility(cr.Classifier(models.smooth_network()), models.inputs(), gamma=31.0)
     with pytest.raises(cr.InvalidArgumentError, match="same settings"):

@@ -247,7 +247,12 @@ def _row_indices(
             message = f"sample {single} of a profile of {count}"
             raise IndexError(message)
         return everything[single].reshape(1)
-    if isinstance(rows, slice | Tensor):
-        return everything[rows]
-    chosen = torch.as_tensor(list(rows), device=device)  # type: ignore[arg-type]  # ints are gone
-    return everything[chosen if chosen.dtype == torch.bool else chosen.long()]
+    if isinstance(rows, slice):
+        rows = range(count)[rows]  # torch itself knows no way backwards
+    if not isinstance(rows, Tensor):
+        listed = list(rows)  # type: ignore[arg-type]  # ints are gone
+        rows = torch.as_tensor(listed, dtype=None if listed else torch.long, device=device)
+    if rows.dim() != 1:
+        message = f"rows of shape {tuple(rows.shape)}, where a list of samples or a mask should be"
+        raise IndexError(message)
+    return everything[rows]
