@@ -23,6 +23,9 @@ Model = Callable[..., object]
 Bounds = tuple[float, float]
 """Smallest and largest allowed value of every input feature."""
 
+CPU = torch.device("cpu")
+"""Where the package keeps numbers of its own, whatever torch's default device."""
+
 Limits = Bounds | tuple[Tensor, Tensor]
 """The same for what is solved for: two numbers, or two tensors with a row a sample."""
 

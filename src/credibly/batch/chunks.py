@@ -18,12 +18,12 @@ from credibly.data.sources import Source
 from credibly.errors import CrediblyError, ModelError
 from credibly.model.bound import InSpace, bind
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import losses_only
+from credibly.model.derivatives import losses_only, undisturbed
 from credibly.model.inputs import enter, finite_rows
 from credibly.model.space import Space
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.problem.weights import auto_gamma
-from credibly.profile.credibility import solved_profile, undisturbed
+from credibly.profile.credibility import solved_profile
 from credibly.profile.files import metadata_of, to_pandas
 from credibly.profile.profile import Profile
 from credibly.solve.base import Solver

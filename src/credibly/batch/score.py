@@ -22,6 +22,7 @@ from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.code_digest import digest_of_callable, words_of_loss
+from credibly.model.derivatives import undisturbed
 from credibly.model.files import LoadedClassifier
 from credibly.model.fingerprint import digest_of_classifier, digest_of_space
 from credibly.model.inputs import enter, finite_rows
@@ -33,7 +34,6 @@ from credibly.profile.arguments import (
     check_solver,
     ticking,
 )
-from credibly.profile.credibility import undisturbed
 from credibly.profile.profile import Profile
 from credibly.solve.base import Solver
 from credibly.solve.hybrid import Hybrid

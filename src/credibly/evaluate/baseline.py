@@ -13,12 +13,11 @@ from credibly.decide.arguments import plain_tensor
 from credibly.errors import InvalidArgumentError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import FORWARD, ordinary
+from credibly.model.derivatives import FORWARD, ordinary, undisturbed
 from credibly.model.inputs import enter, finite_rows
 from credibly.model.losses import CrossEntropy
 from credibly.model.structure import Nested
 from credibly.profile.arguments import check_chunk_size
-from credibly.profile.credibility import undisturbed
 from credibly.types import real_number, whole_number
 
 

@@ -15,11 +15,11 @@ from credibly.errors import InvalidArgumentError
 from credibly.evaluate.rows import NO_CLASS, Kind, slug
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
+from credibly.model.derivatives import undisturbed
 from credibly.model.fingerprint import digest_of_tensor
 from credibly.model.inputs import enter
 from credibly.problem.weights import class_count
 from credibly.profile.arguments import check_bounds
-from credibly.profile.credibility import undisturbed
 from credibly.types import Bounds, Labels, from_numpy
 
 

@@ -19,10 +19,18 @@ from credibly.model.batches import (
 )
 from credibly.model.classifier import Classifier
 from credibly.model.coordinates import Coordinates
-from credibly.model.derivatives import ordinary_path
+from credibly.model.derivatives import in_full, ordinary_path
 from credibly.model.failures import about_tokens
 from credibly.model.space import Space
-from credibly.model.structure import Nested, as_tensors, leaves, mapped, rows_of, samples_in
+from credibly.model.structure import (
+    Nested,
+    as_tensors,
+    device_in,
+    leaves,
+    mapped,
+    rows_of,
+    samples_in,
+)
 from credibly.types import Bounds, Limits
 
 
@@ -163,7 +171,7 @@ class AtModule(InSpace):
         seen: list[Any] = []
         handle = self._part().register_forward_hook(lambda _m, _i, output: seen.append(output))
         try:
-            with torch.inference_mode(False), torch.no_grad(), ordinary_path():
+            with in_full(device_in(self.inputs)), torch.no_grad(), ordinary_path():
                 self.run(self.inputs)
         except Exception as error:
             raise ModelError(

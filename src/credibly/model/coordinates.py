@@ -10,6 +10,7 @@ from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
 from credibly.model.space import Space
+from credibly.types import CPU
 
 _ROUNDS = 3
 """Times that bounds are tightened; one is enough unless several roundings add up."""
@@ -68,7 +69,7 @@ class Coordinates:
             factor,
             None if low is None else low.to(origin),
             None if high is None else high.to(origin),
-            plain=bool(torch.equal(slot, torch.arange(len(slot)))),
+            plain=bool(torch.equal(slot, _count_up(slot))),
         )
         bare.check_inside()
         return replace(bare, start=bare.encode(origin))
@@ -174,20 +175,23 @@ def _check_precision(factor: Tensor) -> None:
 
 def _slots(locked: Tensor, tied: Tensor) -> Tensor:
     """Number the coordinates in the order of their first features."""
-    own = tied.max().clamp(min=-1) + 1 + torch.arange(len(tied))
+    own = tied.max().clamp(min=-1) + 1 + _count_up(tied)
     keys = torch.where(tied >= 0, tied, own)
     keys = keys[~locked]
     slot = torch.full_like(tied, -1)
     if len(keys) == 0:
         return slot
     unique, inverse = torch.unique(keys, return_inverse=True)
-    first = torch.full((len(unique),), len(keys)).scatter_reduce(
-        0, inverse, torch.arange(len(keys)), "amin"
-    )
+    first = torch.full_like(unique, len(keys)).scatter_reduce(0, inverse, _count_up(keys), "amin")
     rank = torch.empty_like(first)
-    rank[first.argsort()] = torch.arange(len(unique))
+    rank[first.argsort()] = _count_up(unique)
     slot[~locked] = rank[inverse]
     return slot
+
+
+def _count_up(like: Tensor) -> Tensor:
+    """0, 1, 2, ... as many as `like` has, and where it lies, whatever torch's default device."""
+    return torch.arange(len(like), device=like.device)
 
 
 def _limits(
@@ -197,7 +201,8 @@ def _limits(
         return None, None
     lows, highs = [], []
     for pair, (_, shape) in zip(found, shapes, strict=True):
-        free = torch.full((int(torch.Size(shape).numel()),), torch.inf, dtype=torch.float64)
+        size = int(torch.Size(shape).numel())
+        free = torch.full((size,), torch.inf, dtype=torch.float64, device=CPU)
         lows.append(-free if pair is None else pair[0])
         highs.append(free if pair is None else pair[1])
     return torch.cat(lows), torch.cat(highs)

@@ -81,6 +81,24 @@ def leaf(x: Tensor) -> Tensor:
     return ordinary(x).detach().requires_grad_(True)
 
 
+@contextmanager
+def undisturbed(x0: Tensor) -> Iterator[Tensor]:
+    """Leave the random generators as they are, and give inputs that autograd accepts.
+
+    Autocast is off inside: the trade-off is lost in the rounding of half precision.
+    """
+    devices = [x0.device] if x0.is_cuda else []
+    with torch.random.fork_rng(devices=devices), in_full(x0.device):
+        yield ordinary(x0)
+
+
+@contextmanager
+def in_full(device: torch.device) -> Iterator[None]:
+    """Numbers as they are: neither of inference mode nor of autocast."""
+    with torch.inference_mode(False), torch.autocast(device.type, enabled=False):
+        yield
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """Losses (n, K) and the pull sum_k lambda_k grad l_k, shaped like the input."""

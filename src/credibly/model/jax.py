@@ -81,7 +81,8 @@ class _Compiled:
             )
         count = len(given[0])
         filled = 1 << max(count - 1, 0).bit_length()
-        rows = torch.arange(filled).clamp(max=count - 1)  # the last sample again and again
+        # the last sample again and again
+        rows = torch.arange(filled, device=given[0].device).clamp(max=count - 1)
         found = self.compiled(*(tensor.detach()[rows].numpy() for tensor in given))
         return tuple(torch.from_numpy(np.array(array)[:count]) for array in found)
 

@@ -13,7 +13,8 @@ from credibly.errors import InvalidArgumentError, ModelError
 from credibly.model.batches import check_classifier, check_evaluation_mode
 from credibly.model.bound import Bound
 from credibly.model.classifier import Classifier
-from credibly.model.structure import Nested, as_tensors, leaves, mapped, samples_in
+from credibly.model.derivatives import in_full
+from credibly.model.structure import Nested, as_tensors, device_in, leaves, mapped, samples_in
 
 
 class OverParameters(Bound):
@@ -123,7 +124,7 @@ def vary_parameters(
     check_evaluation_mode(clf)
     names = _chosen(clf.net, parameters)
     inputs = as_tensors(x)
-    with torch.inference_mode(False):
+    with in_full(device_in(inputs)):
         features = _features_of_last_linear(clf, inputs, names)
         if features is None:
             return OverParameters(clf, inputs, names)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
-from credibly.types import Array, from_numpy
+from credibly.types import CPU, Array, from_numpy
 
 PerLeaf = Array | float | Mapping[str, Any] | None
 """One value for every feature, an array that broadcasts to a sample, or a mapping from leaves."""
@@ -114,7 +114,7 @@ class Space:
         """Which features (D,) of a leaf may not move."""
         value = self._for("locked", path)
         if value is None:
-            return torch.zeros(shape, dtype=torch.bool).flatten()
+            return torch.zeros(shape, dtype=torch.bool, device=CPU).flatten()
         listed = value.cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
         if listed.dtype == bool:
             return _spread("locked", path, listed, shape, torch.bool)
@@ -130,7 +130,7 @@ class Space:
                 remedy="It looks like a mask of 1 and 0: pass mask.astype(bool). As column numbers "
                 "name each once.",
             )
-        mask = torch.zeros(shape[-1:], dtype=torch.bool)
+        mask = torch.zeros(shape[-1:], dtype=torch.bool, device=CPU)
         mask[chosen] = True
         return mask.expand(shape).flatten()
 
@@ -204,9 +204,10 @@ def _table(x: Array) -> Tensor:
     try:
         given = np.array(x, dtype=np.float64) if hasattr(x, "to_numpy") else x
         given = from_numpy(given) if isinstance(given, np.ndarray) else given
-        sample = torch.as_tensor(given, dtype=torch.float64).detach()
+        place = given.device if isinstance(given, Tensor) else CPU
+        sample = torch.as_tensor(given, dtype=torch.float64, device=place).detach()
     except (TypeError, ValueError, RuntimeError):
-        sample = torch.zeros(0)
+        sample = torch.zeros(0, device=CPU)
     if sample.dim() >= 2:
         sample = sample[torch.isfinite(sample).flatten(1).all(1)]
     if sample.dim() < 2 or len(sample) == 0:

@@ -85,6 +85,11 @@ def samples_in(x: Nested) -> int:
     return next(len(leaf) for _, leaf in leaves(x) if isinstance(leaf, Tensor))
 
 
+def device_in(x: Nested) -> torch.device:
+    """Where the first tensor of an input that `as_tensors` gave lies."""
+    return next(leaf.device for _, leaf in leaves(x) if isinstance(leaf, Tensor))
+
+
 def _children(x: Nested) -> Iterable[tuple[Any, Any]] | None:
     """Pairs of key and value of a container; None for a leaf."""
     if isinstance(x, Mapping):

@@ -13,10 +13,10 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import loss_jacobian, losses_only, sketched_trace
+from credibly.model.derivatives import loss_jacobian, losses_only, sketched_trace, undisturbed
 from credibly.model.inputs import enter, finite_rows
 from credibly.model.structure import Nested
-from credibly.types import Array, from_numpy, real_number, whole_number
+from credibly.types import CPU, Array, from_numpy, real_number, whole_number
 
 EXACT_CLASSES = 32
 """Up to so many classes the automatic gamma uses the whole Jacobian, above it a sketch."""
@@ -62,7 +62,7 @@ def check_gamma(gamma: object, dtype: torch.dtype | None = None) -> None:
     if not (isinstance(gamma, str) and gamma == "auto"):
         number = positive(gamma, "gamma")
         if dtype is not None:
-            _in_precision([number], "gamma", torch.zeros(0, dtype=dtype))
+            _in_precision([number], "gamma", torch.zeros(0, dtype=dtype, device=CPU))
 
 
 def same_gamma(one: object, other: object, dtype: torch.dtype | None = None) -> bool:
@@ -70,7 +70,8 @@ def same_gamma(one: object, other: object, dtype: torch.dtype | None = None) -> 
     numbers = real_number(one), real_number(other)
     if None in numbers:
         return one == other
-    left, right = torch.tensor(numbers, dtype=torch.float64).to(dtype or torch.float64).tolist()
+    exact = torch.tensor(numbers, dtype=torch.float64, device=CPU)
+    left, right = exact.to(dtype or torch.float64).tolist()
     return bool(left == right)
 
 
@@ -93,8 +94,9 @@ def auto_gamma(
         chunk_size: inputs handled at a time.
     """
     clf, x0 = enter(clf, x)
-    check_model(clf, x0)
-    return _auto(clf, x0, kappa=kappa, sample=sample, chunk_size=chunk_size)
+    with undisturbed(x0) as x0:
+        check_model(clf, x0)
+        return _auto(clf, x0, kappa=kappa, sample=sample, chunk_size=chunk_size)
 
 
 def _auto(
@@ -113,8 +115,9 @@ def _auto(
             came=f"{len(x0)} samples, none of them finite",
             remedy="Clean the inputs, or pass gamma as a number.",
         )
-    rows = torch.linspace(0, len(usable) - 1, min(sample, len(usable)), dtype=torch.float64)
-    chosen = usable[rows.round().long().to(x0.device)]
+    few = min(sample, len(usable))
+    rows = torch.linspace(0, len(usable) - 1, few, dtype=torch.float64, device=x0.device)
+    chosen = usable[rows.round().long()]
     energies = torch.cat(
         [_mean_energy(clf.select(part), x0[part]) for part in torch.split(chosen, chunk_size)]
     )
@@ -137,7 +140,7 @@ def prior_weights(priors: Sequence[float] | Tensor, *, gamma: float) -> Tensor:
     expected. A classifier that knows only the frequencies p has losses -log p_k, so
     w_k = gamma (log p_k)^2 / mean_j (log p_j)^2: rare classes may be incredible at less cost.
     """
-    p = as_numbers(priors, "priors", torch.zeros(0, dtype=torch.float64))
+    p = as_numbers(priors, "priors", torch.zeros(0, dtype=torch.float64, device=CPU))
     if p.dim() != 1 or len(p) < 2 or not bool(((p > 0) & (p < 1)).all()):
         raise InvalidArgumentError(
             "priors",
@@ -161,8 +164,8 @@ def _mean_energy(classifier: Classifier, x: Tensor) -> Tensor:
     count = class_count(classifier, x)
     if count <= EXACT_CLASSES:
         return loss_jacobian(classifier, x)[1].square().sum(dim=(1, 2)) / count
-    generator = torch.Generator().manual_seed(0)
-    signs = torch.randint(0, 2, (PROBES, count), generator=generator) * 2 - 1
+    generator = torch.Generator(CPU).manual_seed(0)
+    signs = torch.randint(0, 2, (PROBES, count), generator=generator, device=CPU) * 2 - 1
     return sketched_trace(classifier, x, signs.to(x)) / count
 
 
@@ -173,7 +176,8 @@ def class_count(classifier: Classifier, x: Tensor) -> int:
 
 def _first_losses(classifier: Classifier, x: Tensor) -> Tensor:
     """Losses (K,) of the first sample without NaN or infinity; of zeros where there is none."""
-    first = torch.cat([finite_rows(x).nonzero().squeeze(1), torch.zeros(1).to(x.device).long()])[:1]
+    finite = finite_rows(x).nonzero().squeeze(1)
+    first = torch.cat([finite, finite.new_zeros(1)])[:1]
     probe = x[first].nan_to_num(0.0, 0.0, 0.0)
     return losses_only(classifier.select(first), probe)[0]
 
@@ -235,7 +239,7 @@ def as_numbers(values: object, name: str, like: Tensor) -> Tensor:
 
 def _in_precision(values: list[float], name: str, like: Tensor) -> Tensor:
     """The values as they are in the precision of `like`, refused where it cannot hold them."""
-    w = torch.tensor(values, dtype=torch.float64).to(like)
+    w = torch.tensor(values, dtype=torch.float64, device=like.device).to(like)
     if not bool((torch.isfinite(w) & (w > 0)).all()):
         raise InvalidArgumentError(
             name,

@@ -11,11 +11,13 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
+from credibly.model.derivatives import undisturbed
 from credibly.model.inputs import as_inputs, check_reachable, enter
 from credibly.model.structure import Nested
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.problem.weights import as_numbers, resolve_weights
 from credibly.profile.arguments import check_bounds, check_chunk_size, check_seed
+from credibly.profile.noise import generators_from, noise_of
 from credibly.profile.partial import Partial
 from credibly.solve.base import reach, require_positive
 from credibly.types import Array, Bounds, norm, per_sample, whole_number
@@ -136,22 +138,23 @@ def certify(
     _check_counts(probes=probes, gradient_samples=gradient_samples)
     seed = check_seed(seed)
     require_positive("radius", radius)  # around nothing there is nothing better
-    check_model(clf, start)
-    w = resolve_weights(clf, start, gamma=gamma, weights=weights)
-    duals, claimed = _as_multipliers(multipliers, start, w), _as_credences(credences, start, w)
-    parts = []
-    for begin in range(0, len(start), chunk_size):
-        rows = slice(begin, begin + chunk_size)
-        problem = FitRiskProblem(clf, start, w, clf.limits(bounds)).select(rows)
-        search = Search(probes, gradient_samples, radius, seed + begin)
-        certificate = certificate_of(
-            problem,
-            answer[rows],
-            multipliers=None if duals is None else duals[rows],
-            credences=None if claimed is None else claimed[rows],
-            search=search,
-        )
-        parts.append(certificate)
+    with undisturbed(start) as start:
+        check_model(clf, start)
+        w = resolve_weights(clf, start, gamma=gamma, weights=weights)
+        duals, claimed = _as_multipliers(multipliers, start, w), _as_credences(credences, start, w)
+        parts = []
+        for begin in range(0, len(start), chunk_size):
+            rows = slice(begin, begin + chunk_size)
+            problem = FitRiskProblem(clf, start, w, clf.limits(bounds)).select(rows)
+            search = Search(probes, gradient_samples, radius, seed + begin)
+            certificate = certificate_of(
+                problem,
+                answer[rows],
+                multipliers=None if duals is None else duals[rows],
+                credences=None if claimed is None else claimed[rows],
+                search=search,
+            )
+            parts.append(certificate)
     return Certificate.concatenate(parts)
 
 
@@ -209,14 +212,14 @@ def _best_improvement(problem: FitRiskProblem, point: Point, search: Search) -> 
     risk = distance.square().clamp(min=torch.finfo(shift.dtype).tiny)
     size = per_sample(search.radius * distance, shift)
     directions = [problem.free_gradient(point), shift]
-    generators = _generators(search.seed, len(shift))
+    generators = generators_from(search.seed, len(shift))
     found = torch.zeros_like(point.objective)
     for number in range(search.probes):
         if number < 8:
             base = directions[number % 2]
             factor = (-1.0, 1.0, -0.25, 0.25)[number // 2]
         else:
-            base = _noise(generators, shift)
+            base = noise_of(generators, shift)
             factor = 1.0 if number % 2 else 0.25
         length = per_sample(norm(base), base).clamp(min=torch.finfo(base.dtype).tiny)
         there = problem.objective(problem.project(point.x + factor * size * base / length))
@@ -228,10 +231,10 @@ def _shortest_in_hull(problem: FitRiskProblem, point: Point, search: Search) -> 
     """Minimum-norm convex combination of gradients in a small ball, relative to the pulls (n,)."""
     shift = point.x - problem.x0
     size = per_sample(search.radius * reach(problem, point), shift)
-    generators = _generators(search.seed, len(shift))
+    generators = generators_from(search.seed, len(shift))
     gradients = [problem.free_gradient(point).flatten(1)]
     for _ in range(search.gradient_samples):
-        noise = _noise(generators, shift)
+        noise = noise_of(generators, shift)
         noise = size * noise / per_sample(norm(noise), noise)
         # the ball is small: the risk's own gradient is taken at the answer, only the pull varies
         near = problem.evaluate(problem.project(point.x + noise))
@@ -265,16 +268,6 @@ def _minimum_on_simplex(gram: Tensor, rounds: int = 500) -> Tensor:
 def _outside(problem: FitRiskProblem, x: Tensor) -> Tensor:
     """How far the worst feature lies outside the bounds (n,)."""
     return (x - problem.project(x)).abs().flatten(1).amax(1)
-
-
-def _generators(seed: int, count: int) -> list[torch.Generator]:
-    """One a sample, so that neither chunks nor batch-mates change what is tried."""
-    return [torch.Generator().manual_seed(seed + n) for n in range(count)]
-
-
-def _noise(generators: list[torch.Generator], like: Tensor) -> Tensor:
-    rows = [torch.randn(like.shape[1:], generator=g, dtype=like.dtype) for g in generators]
-    return torch.stack(rows).to(like.device)
 
 
 def _check_counts(**counts: int) -> None:

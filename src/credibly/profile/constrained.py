@@ -11,13 +11,12 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import losses_only
+from credibly.model.derivatives import losses_only, undisturbed
 from credibly.model.inputs import enter, finite_rows
 from credibly.model.structure import Nested
 from credibly.problem.constrained import AugmentedProblem
 from credibly.problem.weights import as_numbers
 from credibly.profile.arguments import check_chunk_size
-from credibly.profile.credibility import undisturbed
 from credibly.solve.base import require_tolerance
 from credibly.solve.constrained import (
     AugmentedLagrangian,
@@ -139,7 +138,7 @@ def _bounds(clf: Classifier, finite: Tensor) -> Limits | None:
     limits = clf.limits(None)
     if limits is None:
         return None
-    low, high = (torch.as_tensor(side) for side in limits)
+    low, high = (torch.as_tensor(side, device=finite.device) for side in limits)
     unknown = ~finite[:, None]
     return low.masked_fill(unknown, -torch.inf), high.masked_fill(unknown, torch.inf)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Literal
 
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import losses_only, ordinary
+from credibly.model.derivatives import losses_only, undisturbed
 from credibly.model.fingerprint import quick_digest
 from credibly.model.inputs import enter, finite_rows
 from credibly.model.structure import Nested
@@ -80,14 +79,6 @@ def credibility(
         with ticking(progress) as tick:
             problem = FitRiskProblem(clf, x0, w, clf.limits(bounds))
             return solved_profile(problem, solver, chunk_size=chunk_size, tick=tick, bounds=bounds)
-
-
-@contextmanager
-def undisturbed(x0: Tensor) -> Iterator[Tensor]:
-    """Leave the random generators as they are, and give inputs that autograd accepts."""
-    devices = [x0.device] if x0.is_cuda else []
-    with torch.random.fork_rng(devices=devices), torch.inference_mode(False):
-        yield ordinary(x0)
 
 
 def solved_profile(

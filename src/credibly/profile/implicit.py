@@ -154,7 +154,7 @@ def _woodbury(problem: FitRiskProblem, x: Tensor, right: Tensor, free: Tensor | 
         jacobian = jacobian * free.flatten(1).unsqueeze(1)
     _, bend = output_curvature(lambda z: problem.fit(clf.losses_of(z)) / 2, outputs)
     gram = jacobian @ jacobian.mT
-    system = torch.eye(gram.shape[1]).to(gram) + gram @ bend
+    system = torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device) + gram @ bend
     inside, _ = torch.linalg.solve_ex(system, jacobian @ right.flatten(1).unsqueeze(2))
     found = right - (jacobian.mT @ (bend @ inside)).reshape(right.shape)
     # one sample never stops the others, and where no digit is sure there is no number
@@ -217,7 +217,8 @@ def _check_curvature(curvature: str) -> None:
 
 
 def _own_weights(profile: Profile) -> Tensor:
-    return torch.tensor(profile.settings.weights, dtype=torch.float64).to(profile.x0)
+    w, like = profile.settings.weights, profile.x0
+    return torch.tensor(w, dtype=torch.float64, device=like.device).to(like)
 
 
 def _check_match(name: str, given: object, own: Tensor) -> None:

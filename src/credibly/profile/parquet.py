@@ -13,6 +13,7 @@ from credibly.profile.certificate import Certificate
 from credibly.profile.files import FORMAT, IN_TABLES, metadata_of, settings_in
 from credibly.profile.profile import Profile, Settings
 from credibly.solve.status import Status
+from credibly.types import CPU
 
 SCORE_FORMAT = "credibly.score"
 """Format of the files of `credibly.score`, whose settings of the profiles stand under `profile`."""
@@ -36,7 +37,7 @@ def read_parquet(path: str | Path) -> Profile:
         torch.stack([_numbers(table, f"{kind}.{name}", path) for name in names], dim=1)
         for kind in ("credibility", "fit")
     )
-    weights = torch.tensor(settings.weights, dtype=torch.float64).to(credibility)
+    weights = torch.tensor(settings.weights, dtype=torch.float64, device=CPU).to(credibility)
     certificate = {name: _numbers(table, f"certificate.{name}", path) for name in IN_TABLES}
     return Profile.holding(
         {
@@ -112,4 +113,4 @@ def _codes(table: Any, path: str | Path) -> Tensor:
     unknown = {str(word) for word in words} - set(_STATUS)
     if unknown:
         raise FileFormatError(f"{path}: unknown status {sorted(unknown)[:5]}.")
-    return torch.tensor([int(_STATUS[word]) for word in words], dtype=torch.int8)
+    return torch.tensor([int(_STATUS[word]) for word in words], dtype=torch.int8, device=CPU)

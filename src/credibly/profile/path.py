@@ -11,6 +11,7 @@ from torch import Tensor
 from credibly.errors import InvalidArgumentError
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
+from credibly.model.derivatives import undisturbed
 from credibly.model.inputs import enter
 from credibly.model.structure import Nested
 from credibly.problem.fit_risk import FitRiskProblem
@@ -22,7 +23,7 @@ from credibly.profile.arguments import (
     check_solver,
     ticking,
 )
-from credibly.profile.credibility import solved_profile, undisturbed
+from credibly.profile.credibility import solved_profile
 from credibly.profile.profile import Profile
 from credibly.solve.base import Solver
 from credibly.solve.gradient_descent import GradientDescent

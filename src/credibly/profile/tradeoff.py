@@ -10,12 +10,12 @@ from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import loss_jacobian, losses_only
+from credibly.model.derivatives import loss_jacobian, losses_only, undisturbed
 from credibly.model.inputs import as_inputs, enter_again
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.profile.arguments import check_chunk_size, check_seed
-from credibly.profile.credibility import undisturbed
 from credibly.profile.given import check_profile, check_same_classes
+from credibly.profile.noise import generators_from, noise_of
 from credibly.profile.profile import Profile
 from credibly.solve.base import reach, require_positive, require_whole
 from credibly.types import Array, norm, per_sample
@@ -216,7 +216,8 @@ def _tangent_margins(
 
 def _problem(clf: Classifier, start: Tensor, profile: Profile) -> tuple[FitRiskProblem, Tensor]:
     """The problem that the profile solved, and its answer."""
-    weights = torch.tensor(profile.settings.weights, dtype=torch.float64).to(profile.x0)
+    w, like = profile.settings.weights, profile.x0
+    weights = torch.tensor(w, dtype=torch.float64, device=like.device).to(like)
     problem = FitRiskProblem(clf, start, weights, clf.limits(profile.settings.bounds))
     return problem, clf.encode(profile.perturbed)
 
@@ -250,15 +251,8 @@ def _margins(
 
 def _directions(like: Tensor, count: int, seed: int) -> list[Tensor]:
     """Unit directions; each sample has its own stream, so chunks do not change what is tried."""
-    streams = [torch.Generator().manual_seed(seed + n) for n in range(len(like))]
-    return [
-        _unit(
-            torch.stack(
-                [torch.randn(like.shape[1:], generator=s, dtype=like.dtype) for s in streams]
-            ).to(like.device)
-        )
-        for _ in range(count)
-    ]
+    streams = generators_from(seed, len(like))
+    return [_unit(noise_of(streams, like)) for _ in range(count)]
 
 
 def _unit(values: Tensor) -> Tensor:

@@ -17,10 +17,9 @@ from torch import Tensor
 from credibly.evaluate.attacks.base import Ascent, Task
 from credibly.evaluate.attacks.system import as_profile
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import attached_loss_jacobian, attached_slope
+from credibly.model.derivatives import attached_loss_jacobian, attached_slope, undisturbed
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.profile.arguments import check_solver
-from credibly.profile.credibility import undisturbed
 from credibly.profile.implicit import PRODUCTS, Curvature, attached_answer
 from credibly.profile.profile import Profile
 from credibly.solve.base import Solver, require, require_positive, require_whole

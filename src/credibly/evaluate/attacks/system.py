@@ -12,11 +12,11 @@ from torch import Tensor
 from credibly.decide.arguments import plain_labels
 from credibly.errors import InvalidArgumentError
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import losses_only, ordinary
+from credibly.model.derivatives import losses_only, ordinary, undisturbed
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.problem.weights import resolve_weights
 from credibly.profile.certificate import Certificate
-from credibly.profile.credibility import solved_profile, undisturbed
+from credibly.profile.credibility import solved_profile
 from credibly.profile.profile import Profile, Settings
 from credibly.solve.base import Solver, require, require_positive, require_whole
 from credibly.solve.hybrid import Hybrid
