@@ -314,6 +314,30 @@ def test_a_singular_sample_gets_no_gradient_and_costs_the_others_nothing(classes
     assert bool(gradient(spoilt, [0, 2])[1].eq(0).all())  # left out, it has none
 
 
+def test_a_singular_sample_does_not_cost_what_all_samples_share():
+    scale = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    space = cr.Space(locked=[0])
+    clf = cr.Classifier(lambda x: scale * steep_where_large(x), dtype=torch.float64, space=space)
+    x = models.inputs(3, 3, seed=4).clamp(-1, 1)
+    x[1] = 6 + 1e-12 * torch.arange(3, dtype=torch.float64)
+    profile = cr.credibility(clf, x, gamma=2.0, solver=EXACT)
+    profile = replace(profile, codes=torch.full_like(profile.codes, cr.Status.STALLED))
+
+    def gradients(made):
+        tracked = made.x0.clone().requires_grad_(True)
+        w = torch.full((3,), 2.0, dtype=torch.float64, requires_grad=True)
+        c = attached_credibility(clf, made, x0=tracked, weights=w, curvature="outputs")
+        return torch.autograd.grad(c[:, 0].sum(), (tracked, w, scale))
+
+    x_all, w_all, scale_all = gradients(profile)
+    x_rest, w_rest, _ = gradients(profile[[0, 2]])
+    assert bool(x_all[1].isnan().all())  # also of what is locked: it acts through the rest
+    assert torch.allclose(x_all[[0, 2]], x_rest, atol=1e-12)
+    assert torch.allclose(w_all, w_rest, atol=1e-12)  # with x+ fixed, weights do nothing
+    assert float(w_rest.abs().max()) > 1e-3
+    assert bool(scale_all.isfinite())
+
+
 def test_a_system_that_rounding_has_eaten_gives_no_number():
     matrix = models.affine(features=6, classes=5)[0].float()
     clf = cr.Classifier(lambda x: x @ matrix.T, dtype=torch.float32)

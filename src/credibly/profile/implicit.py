@@ -27,7 +27,7 @@ from credibly.model.derivatives import (
     output_jacobian,
     tracked_slope,
 )
-from credibly.model.inputs import enter_again
+from credibly.model.inputs import enter_again, finite_rows
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.profile.given import check_profile, check_same_model
 from credibly.profile.profile import Profile
@@ -67,7 +67,9 @@ def attached_credibility(
         curvature: 'full' takes the model's own curvature along, by conjugate gradients; 'outputs'
             leaves it out, which is exact for piecewise-linear networks (ReLU, max-pooling, affine)
             and an approximation (Gauss-Newton) for others: one forward and m backwards. A sample
-            whose system is singular, or nearly so in the precision at hand, gets a gradient of NaN.
+            whose system is singular, or nearly so in the precision at hand, gets a gradient of NaN
+            by its x0; in those by weights and parameters, which all samples share, its x+ counts as
+            fixed.
         products: most Hessian-vector products of a backward with 'full'.
         accuracy: residual at which the linear solve of a backward stops, relative.
     """
@@ -114,7 +116,7 @@ def attached_answer(
     mismatch = answer + slope - start  # zero at the answer; its graph is what counts
     problem = FitRiskProblem(clf, start.detach(), w.detach())
     x: Tensor = _ImplicitSolve.apply(  # type: ignore[no-untyped-call]  # torch has no types here
-        mismatch, answer, problem, _Linear(curvature, products, accuracy, free)
+        mismatch, given, answer, problem, _Linear(curvature, products, accuracy, free)
     )
     return clf.decode(x), -clf.losses(x)
 
@@ -190,20 +192,34 @@ def _answer_and_free(clf: Classifier, profile: Profile) -> tuple[Tensor, Tensor 
 
 
 class _ImplicitSolve(torch.autograd.Function):
-    """Forward: x+. Backward: a gradient by x+ becomes one by the mismatch it is the root of."""
+    """Forward: x+. Backward: a gradient by x+ becomes one by the mismatch it is the root of.
+
+    The inputs stand beside the mismatch, which depends on them, to be told of samples that have no
+    gradient: weights and parameters are shared, and one such sample must not cost theirs.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, _mismatch: Tensor, answer: Tensor, problem: FitRiskProblem, linear: _Linear
+        ctx: Any,
+        _mismatch: Tensor,
+        given: Tensor,
+        answer: Tensor,
+        problem: FitRiskProblem,
+        linear: _Linear,
     ) -> Tensor:
-        ctx.problem, ctx.linear = problem, linear
+        ctx.problem, ctx.linear, ctx.shape = problem, linear, given.shape
         ctx.save_for_backward(answer)
         return answer.clone()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         (answer,) = ctx.saved_tensors
-        return -ctx.linear.solve(ctx.problem, answer, gradient), None, None, None
+        found = ctx.linear.solve(ctx.problem, answer, gradient)
+        lost = finite_rows(gradient) & ~finite_rows(found)
+        by_mismatch = torch.where(per_sample(lost, found), 0.0, -found)
+        by_given = torch.where(lost, torch.nan, torch.zeros_like(found.flatten(1)[:, 0]))
+        spread = per_sample(by_given, gradient.new_empty(ctx.shape)).expand(ctx.shape)
+        return by_mismatch, spread, None, None, None
 
 
 def _check_curvature(curvature: str) -> None:
