@@ -6,7 +6,7 @@ One *pass* is one forward and one backward through the model; a forward alone co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from credibly.errors import ModelError
 from credibly.model.classifier import Classifier
+from credibly.model.switches import CUDNN, FAST_PATH
 
 FORWARD = 1.0 / 3.0
 BACKWARD = 2.0 / 3.0
@@ -46,12 +47,8 @@ def ordinary_path() -> Iterator[None]:
     Without gradients, in eval mode, they take a fast path with other values: it gives zeros at
     padded positions. The losses of a forward alone must be those that the gradient belongs to.
     """
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
+    with FAST_PATH.off():
         yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
 
 
 @contextmanager
@@ -60,15 +57,8 @@ def _native_recurrence(classifier: Classifier) -> Iterator[None]:
     recurrent = isinstance(classifier.net, nn.Module) and any(
         isinstance(module, nn.RNNBase) for module in classifier.net.modules()
     )
-    before = torch.backends.cudnn.enabled
-    if not (recurrent and before):
+    with CUDNN.off() if recurrent else nullcontext():
         yield
-        return
-    torch.backends.cudnn.enabled = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.enabled = before
 
 
 def ordinary(x: Tensor) -> Tensor:

@@ -1,0 +1,74 @@
+from threading import Event, Thread
+
+import pytest
+import torch
+from torch import nn
+
+import credibly as cr
+from credibly.model.switches import CUDNN, FAST_PATH
+from tests.reference import models
+
+
+def is_on(switch):
+    flags = {FAST_PATH: torch.backends.mha.get_fastpath_enabled, CUDNN: _cudnn}
+    return flags[switch]()
+
+
+def _cudnn():
+    return torch.backends.cudnn.enabled
+
+
+@pytest.mark.parametrize("switch", [FAST_PATH, CUDNN])
+def test_the_last_to_leave_puts_it_back(switch):
+    first, second = switch.off(), switch.off()
+    assert is_on(switch)
+    first.__enter__()
+    second.__enter__()
+    assert not is_on(switch)
+    first.__exit__(None, None, None)
+    assert not is_on(switch)  # the second is still inside
+    second.__exit__(None, None, None)
+    assert is_on(switch)
+
+
+@pytest.mark.parametrize("switch", [FAST_PATH, CUDNN])
+def test_what_was_off_stays_off_and_errors_put_it_back(switch):
+    def fail():
+        with switch.off():
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert is_on(switch)
+    if switch is CUDNN:
+        with torch.backends.cudnn.flags(enabled=False):
+            with switch.off():
+                assert not is_on(switch)
+            assert not is_on(switch)
+
+
+class Slow(nn.Module):
+    """Waits, at its first call, until another has been called, so that two solves overlap."""
+
+    def __init__(self, mine, other):
+        super().__init__()
+        self.inner, self.mine, self.other = models.smooth_network(), mine, other
+
+    def forward(self, x):
+        self.mine.set()
+        self.other.wait(20)
+        return self.inner(x)
+
+
+def test_profiles_in_two_threads_leave_the_fast_path_as_found():
+    x, one, two = models.inputs(2), Event(), Event()
+    settings = {"gamma": 9.0, "solver": cr.LBFGS(steps=3)}
+    threads = [
+        Thread(target=cr.credibility, args=(cr.Classifier(net), x), kwargs=settings)
+        for net in (Slow(one, two), Slow(two, one))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert is_on(FAST_PATH)
