@@ -126,6 +126,19 @@ def test_what_cannot_be_met_is_infeasible_and_costs_nobody_else_anything():
     assert all(status.advice for status in Feasibility)
 
 
+@pytest.mark.parametrize(("scale", "seed"), [([8.0, 84.0], 1), ([0.01, 100.0, 1.0, 10.0], 3)])
+def test_credences_met_but_for_rounding_are_not_called_infeasible(scale, seed):
+    # x+ meets them exactly, and next to nothing else does: the last digits are hard to get
+    net = models.smooth_network(features=len(scale), classes=3, seed=seed)
+    clf = cr.Classifier(net, space=cr.Space(scale=scale))
+    x0 = models.inputs(4, len(scale), seed=seed)
+    profile = cr.credibility(clf, x0, gamma=2.5, solver=EXACT)
+    found = solve_constrained(clf, x0, profile.credibility)
+    assert Feasibility.INFEASIBLE not in found.status
+    assert float(found.violation.max()) < 1e-4
+    assert torch.allclose(found.risk, profile.risk, rtol=0.02)
+
+
 def test_chunks_change_nothing():
     clf, x0 = models.affine_classifier(), models.inputs(5, 6)
     c = reachable(clf, x0)

@@ -47,7 +47,9 @@ _ADVICE = {
         "made; the risk is infinite. Ask for less: more negative credences."
     ),
     Feasibility.UNSOLVED: (
-        "The rounds ran out, or the input was not finite. Give the method more rounds or steps."
+        "The rounds, or the digits of the numbers, ran out before the credences were met to the "
+        "tolerance, or the input was not finite. Give the method more rounds or steps, or a larger "
+        "tolerance, or ask for a little less."
     ),
 }
 

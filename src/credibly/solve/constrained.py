@@ -19,6 +19,9 @@ from credibly.types import norm
 _MOST_GROWTH = 1e8
 """Times the first penalty; a violation that survives this is taken for infeasible."""
 
+_NEARLY_MET = 1e-3
+"""Share of the first violation; one that fell below it proves nothing infeasible, only rounding."""
+
 _STILL = 2e-3
 """A round that changes the risk by a smaller share, and does not near stationarity, is the last."""
 
@@ -71,6 +74,11 @@ class Iterate:
         """Point, losses, multipliers and residual of the other where the mask `rows` is true."""
         for name in ("x", "losses", "multipliers", "stationarity"):
             getattr(self, name)[rows] = getattr(other, name)[rows]
+
+    def return_to(self, other: Iterate, rows: Tensor) -> None:
+        """Where the mask `rows` is true, the other again: what was found since speaks not of it."""
+        self.take(rows, other)
+        self.hopeless &= ~rows
 
 
 class ConstrainedMethod(ABC):
@@ -166,8 +174,10 @@ class AugmentedLagrangian(ConstrainedMethod):
         )  # kinks came into the way later
         rough |= unmet
         if bool(rough.any()):
+            before = at.copy()
             search.anneal(rough.nonzero().squeeze(1), self.anneal_steps)
             search.settle(rough, self.rounds, self.rough_steps, rough=True)
+            at.return_to(before, unmet & (at.violation(problem) > 2 * before.violation(problem)))
 
 
 def _first_penalty(problem: AugmentedProblem) -> Tensor:
@@ -184,6 +194,7 @@ class _Rounds:
 
     def __init__(self, problem: AugmentedProblem, at: Iterate, goal: float) -> None:
         self.problem, self.at, self.goal = problem, at, goal
+        self.nearly_met = _NEARLY_MET * at.violation(problem)
 
     def round(self, rows: Tensor, steps: int) -> None:
         """Minimise for fixed duals, then move the duals."""
@@ -230,7 +241,9 @@ class _Rounds:
             slow = going & (now > 0.25 * violation) & self._worth_growing(now, rough=rough)
             grown = torch.where(slow[:, None], 5 * self.problem.penalty, self.problem.penalty)
             self.problem, violation = replace(self.problem, penalty=grown), now
-            self.at.hopeless |= (grown > _MOST_GROWTH * first)[:, 0] & (now > self.goal) & going
+            given_up = (grown > _MOST_GROWTH * first)[:, 0] & (now > self.goal) & going
+            self.at.hopeless |= given_up & (now > self.nearly_met)
+            settled |= given_up
             better = self.at.residual(self.problem) < best.residual(self.problem)
             best.take(going & better, self.at)
         if not rough:  # near the precision of the numbers a round can lose what others had reached
