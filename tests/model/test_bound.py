@@ -418,3 +418,13 @@ def test_arrays_are_taken_as_they_are(net):
     assert same_profiles(
         cr.credibility(clf, x.numpy(), gamma=GAMMA), cr.credibility(clf, x, gamma=GAMMA)
     )
+
+
+def test_other_values_must_keep_the_bounds_of_the_space_too():
+    clf = cr.Classifier(models.smooth_network(), space=cr.Space(bounds=(-5.0, 5.0)))
+    x = models.inputs(3)
+    bound = cr.bind(clf, x)
+    inside = cr.credibility(bound, 0.5 * x, gamma=9.0)
+    assert torch.equal(inside.perturbed, cr.credibility(clf, 0.5 * x, gamma=9.0).perturbed)
+    with pytest.raises(cr.InvalidArgumentError, match=r"`bounds`.*3 samples outside"):
+        cr.credibility(bound, x + 10, gamma=9.0)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
 from credibly.model.batches import check_batch, check_classifier
-from credibly.model.bound import Bound, bind
+from credibly.model.bound import Bound, InSpace, bind
 from credibly.model.classifier import Classifier
 from credibly.model.structure import leaves
 from credibly.types import Array
@@ -24,6 +24,8 @@ def enter(classifier: Classifier, x: Any, *, name: str = "x") -> tuple[Classifie
         if x is None:
             return classifier, classifier.variable
         moved = classifier.based_at(_alike(classifier, x, name))
+        if isinstance(moved, InSpace):
+            moved.coordinates.check_inside()  # other values than those it was bound to
         return moved, moved.variable
     if classifier.space is None and classifier.module is None and not _is_nested(x):
         return classifier, check_batch(classifier, x, name)
