@@ -65,6 +65,9 @@ def credibility(
             minimum of about the same height.
         progress: show a bar (needs the extra 'cli'), or a function called with the share done.
 
+    A `no_grad`, `inference_mode`, `autocast` or default device of the caller changes nothing: the
+    model runs in the precision of its inputs, where they are.
+
     Returns:
         A `Profile`. No exception is raised for a sample that could not be solved: look at
         `profile.status`.
