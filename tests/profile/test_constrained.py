@@ -139,6 +139,15 @@ def test_credences_met_but_for_rounding_are_not_called_infeasible(scale, seed):
     assert torch.allclose(found.risk, profile.risk, rtol=0.02)
 
 
+def test_a_model_without_finite_gradients_is_unsolved_and_not_infeasible():
+    net, x0 = models.smooth_network(), models.inputs(3)
+    broken = cr.Classifier(lambda x: net(x) + 0 * (x[:, :1] - x0[1, 0]).abs().sqrt())
+    c = reachable(cr.Classifier(net), x0)
+    found = solve_constrained(broken, x0, c)
+    assert found.status == (Feasibility.SOLVED, Feasibility.UNSOLVED, Feasibility.SOLVED)
+    assert torch.equal(found.x[1], x0[1])
+
+
 def test_chunks_change_nothing():
     clf, x0 = models.affine_classifier(), models.inputs(5, 6)
     c = reachable(clf, x0)

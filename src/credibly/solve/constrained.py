@@ -242,7 +242,8 @@ class _Rounds:
             grown = torch.where(slow[:, None], 5 * self.problem.penalty, self.problem.penalty)
             self.problem, violation = replace(self.problem, penalty=grown), now
             given_up = (grown > _MOST_GROWTH * first)[:, 0] & (now > self.goal) & going
-            self.at.hopeless |= given_up & (now > self.nearly_met)
+            searched = ~self.at.stationarity.isnan()  # without a gradient nothing was
+            self.at.hopeless |= given_up & searched & (now > self.nearly_met)
             settled |= given_up
             better = self.at.residual(self.problem) < best.residual(self.problem)
             best.take(going & better, self.at)
