@@ -136,3 +136,23 @@ def test_different_batches_meet_the_same_sizes():
     assert set(sizes) - {37} <= {batch_size(size) for size in range(1, 37)}
     alone = [solve(p.select(slice(k, k + 1)), cr.LBFGS(), chunk_size=1).x for k in range(0, 37, 6)]
     torch.testing.assert_close(solution.x[::6], torch.cat(alone), rtol=0, atol=1e-6)
+
+
+class LeapThenSettle(cr.Solver):
+    """A first stage that leaps far off, and one that does not."""
+
+    def stages(self):
+        return (*cr.GradientDescent(step=1e4, steps=5).stages(), *cr.LBFGS().stages())
+
+
+def test_a_stage_that_left_where_the_model_is_finite_does_not_cost_the_next():
+    net = models.smooth_network()
+    far = lambda x: x.abs().amax(1, keepdim=True) > 50  # noqa: E731
+    inside = cr.Classifier(lambda x: torch.where(far(x), torch.nan, net(x)))
+    x0 = models.inputs(3)
+    leap = cr.credibility(inside, x0, gamma=30.0, solver=LeapThenSettle().stages()[0])
+    assert set(leap.status) == {cr.Status.NON_FINITE_MODEL}
+    found = cr.credibility(inside, x0, gamma=30.0, solver=LeapThenSettle())
+    expected = cr.credibility(cr.Classifier(net), x0, gamma=30.0, solver=cr.LBFGS())
+    assert set(found.status) == {cr.Status.CONVERGED}
+    assert torch.allclose(found.perturbed, expected.perturbed, atol=1e-6)

@@ -84,14 +84,16 @@ class _Chunk:
             best = self._run_stage(stage, number, rows, best)
             # converged samples are done; the others go on, from their best point
             last = number + 1 == len(self.stages)
-            again = self._goes_on(rows) if not last else torch.zeros_like(rows, dtype=torch.bool)
+            again = self._goes_on(rows, best) if not last else torch.zeros_like(rows).bool()
             rows, best = rows[again], best.select(again)
         self.tick(1.0)
         return Solution(self.x, self.status, self.steps, self.passes)
 
-    def _goes_on(self, rows: Tensor) -> Tensor:
+    def _goes_on(self, rows: Tensor, best: Point) -> Tensor:
+        """Those not done; a stage that stepped where the model is not finite has one before."""
         status = self.status[rows]
-        return (status == Status.STALLED) | (status == Status.STEP_LIMIT)
+        back = (status == Status.NON_FINITE_MODEL) & finite_rows(best.gradient)
+        return (status == Status.STALLED) | (status == Status.STEP_LIMIT) | back
 
     def _first_look(self, start: Tensor | None) -> tuple[Tensor, Point]:
         """Evaluate where to start, and set aside the samples that cannot be solved."""
