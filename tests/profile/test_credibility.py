@@ -210,6 +210,17 @@ def test_negative_losses_are_refused():
         cr.credibility(clf, models.inputs(), gamma=1.0)
 
 
+def test_what_rounding_sent_back_to_x0_is_not_called_converged():
+    x0 = models.inputs(200, 1).float()
+    clf = cr.Classifier(lambda x: 0.03 * torch.cat([x, -x], 1), loss="logistic", dtype=x0.dtype)
+    profile = cr.credibility(clf, x0, gamma=179.0, solver=cr.LBFGS())
+    converged = torch.tensor([status is cr.Status.CONVERGED for status in profile.status])
+    there = profile.risk == 0
+    assert bool(there.any())
+    assert bool((converged & ~there).any())
+    assert float(profile.certificate.relative_stationarity[converged].max()) < 1e-3
+
+
 def test_float32_and_scipy_agree_to_single_precision():
     matrix, offset = models.affine()
     m, o = matrix.float(), offset.float()

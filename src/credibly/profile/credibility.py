@@ -29,6 +29,7 @@ from credibly.profile.profile import Profile, Settings
 from credibly.solve.base import Solver
 from credibly.solve.hybrid import Hybrid
 from credibly.solve.loop import Solution, Tick, solve
+from credibly.solve.status import Status
 from credibly.types import Array, Bounds, per_sample
 from credibly.version import __version__
 
@@ -133,10 +134,14 @@ def _assemble_chunk(problem: FitRiskProblem, solution: Solution, settings: Setti
         device=problem.x0.device,
     )
     losses, answer, certificates = fit.clone(), solution.x.clone(), None
+    codes = solution.status.clone()
     if bool(known.any()):
         fit[known] = losses_only(clean.classifier, clean.x0)
         losses[known] = losses_only(clean.classifier, solution.x[known])
         back = _worse_than_start(problem, fit, losses, answer) & known
+        # the point that had converged is not the one returned, whose gradient is not zero
+        lost = back & (answer != problem.x0).flatten(1).any(1) & (codes == Status.CONVERGED)
+        codes[lost] = Status.STALLED
         answer = torch.where(per_sample(back, answer), problem.x0, answer)
         losses = torch.where(back[:, None], fit, losses)
         certificates = certificate_of(clean, answer[known], fit_at_start=clean.fit(fit[known]))
@@ -151,7 +156,7 @@ def _assemble_chunk(problem: FitRiskProblem, solution: Solution, settings: Setti
         certificate=_spread(certificates, known, problem.x0),
         steps=solution.steps,
         passes=passes,
-        codes=solution.status,
+        codes=codes,
         settings=settings,
     )
 
