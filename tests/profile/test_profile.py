@@ -71,6 +71,12 @@ def test_slices_may_go_backwards(profile):
         assert same(profile[rows].certificate.objective, profile.certificate.objective[expected])
 
 
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "uint64", "int64"])
+def test_whole_numbers_of_every_size_are_rows_and_no_mask(profile, kind):
+    rows = [5, 0, 1, 1, 0, 2]  # as many as the profile has
+    assert same(profile[np.array(rows, dtype=kind)].risk, profile.risk[rows])
+
+
 @pytest.mark.parametrize(
     "rows", [torch.tensor([[0, 1]]), torch.tensor(True), [[0], [1]], [0.7, 1.2], torch.ones(6)]
 )

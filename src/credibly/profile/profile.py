@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -250,7 +251,8 @@ def _row_indices(
     if isinstance(rows, slice):
         rows = range(count)[rows]  # torch itself knows no way backwards
     if not isinstance(rows, Tensor):
-        listed = list(rows)  # type: ignore[arg-type]  # ints are gone
+        # Python's own numbers: of NumPy's bytes torch would make a mask
+        listed = np.asarray(list(rows)).tolist()  # type: ignore[arg-type]  # ints are gone
         rows = torch.as_tensor(listed, dtype=None if listed else torch.long, device=device)
     if rows.dim() != 1:
         message = f"rows of shape {tuple(rows.shape)}, where a list of samples or a mask should be"
