@@ -161,6 +161,15 @@ def test_hidden_features_of_two_models_have_no_common_unit(plain):
     assert same.unlike == ()
 
 
+def test_features_that_two_models_share_are_one_question(plain):
+    *features, _ = plain
+    head = models.smooth_network(classes=3, seed=1)[-1]
+    both = (plain, torch.nn.Sequential(*features, head))
+    inner = {name: cr.Classifier(net, module="0") for name, net in zip("ab", both, strict=True)}
+    found = cr.compare(inner, models.inputs(12), gamma=30.0)
+    assert found.unlike == ()
+
+
 def test_inputs_that_are_left_out_are_counted(plain):
     x = models.inputs(12)
     x[4] = math.nan

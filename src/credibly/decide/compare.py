@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -202,7 +202,7 @@ def _unlike(profiles: Mapping[str, Profile]) -> tuple[str, ...]:
             f"what moves, or how dear that is, differs ({_listed(spaces)}). Give all models one "
             "space."
         )
-    elif _inner(next(iter(spaces.values()))) and len({s.model for s in found.values()}) > 1:
+    elif _inner(next(iter(spaces.values()))) and not _same_start(list(profiles.values())):
         reasons.append(
             "what moves is inside of each model, whose units are its own. Move what all models "
             "have in common: their inputs."
@@ -212,6 +212,14 @@ def _unlike(profiles: Mapping[str, Profile]) -> tuple[str, ...]:
 
 def _inner(space: str) -> bool:
     return space.startswith(("output of module", "parameters "))
+
+
+def _same_start(profiles: Sequence[Profile]) -> bool:
+    """Whether the same numbers move, as where models have their first layers in common."""
+    first, *others = (profile.x0.double().cpu() for profile in profiles)
+    return all(
+        x0.shape == first.shape and torch.allclose(x0, first, equal_nan=True) for x0 in others
+    )
 
 
 def _listed(words: Mapping[str, str]) -> str:
