@@ -2,6 +2,7 @@
 
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -40,3 +41,24 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
     reader.join(timeout=10)
     assert read == ["through"]
     assert pipe.is_fifo()
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="a folder that POSIX systems have")
+def test_what_is_open_already_may_be_the_place():
+    read, write = os.pipe()  # as '/dev/stdout' is, where another command reads it
+    with whole_file(f"/dev/fd/{write}") as place:
+        place.write_text("through")
+    os.close(write)
+    with os.fdopen(read) as file:
+        assert file.read() == "through"
+
+
+@pytest.mark.parametrize("closed", ["some.txt", "."])
+def test_what_may_not_be_replaced_is_written_to_itself(tmp_path, monkeypatch, closed):
+    path = tmp_path / "some.txt"
+    path.write_text("old")
+    protected = (tmp_path / closed).resolve()
+    # asked of the system itself, the one who runs the tests may be allowed everything
+    monkeypatch.setattr(os, "access", lambda place, _mode: place != protected)
+    with whole_file(path) as place:
+        assert place == path

@@ -14,12 +14,12 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     """Where to write what shall become `path` once all of it is there.
 
     An old file outlives a full disk. It keeps its mode, and a link goes on pointing to it. What is
-    there and is no plain file, a pipe for instance, is written to itself: it must not be replaced.
+    there and must not be replaced, or cannot be, is written to itself.
     """
-    target = Path(path).resolve()
-    if target.exists() and not target.is_file():
-        yield target
+    if _stays(Path(path)):
+        yield Path(path)
         return
+    target = Path(path).resolve()
     aside = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
         yield aside
@@ -28,3 +28,13 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         aside.replace(target)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _stays(path: Path) -> bool:
+    """A pipe for instance, a file that is write-protected, or one whose folder takes no others."""
+    if not path.exists():
+        return False
+    if not path.is_file():
+        return True
+    target = path.resolve()
+    return not (os.access(target, os.W_OK) and os.access(target.parent, os.W_OK))
