@@ -348,3 +348,21 @@ def test_a_system_that_rounding_has_eaten_gives_no_number():
         attached_credibility(clf, profile, x0=tracked, curvature="outputs").sum().backward()
         assert bool(tracked.grad.isfinite().all()) is expected
         assert bool(tracked.grad.isnan().all()) is not expected
+
+
+@pytest.mark.parametrize("curvature", ["full", "outputs"])
+def test_a_training_step_in_half_precision_solves_its_system_in_full(curvature):
+    net, x0 = models.smooth_network().float(), models.inputs(3).float()
+    clf = cr.Classifier(net)
+    profile = cr.credibility(clf, x0, gamma=50.0)
+
+    def gradient():
+        tracked = x0.clone().requires_grad_(True)
+        c = attached_credibility(clf, profile, x0=tracked, curvature=curvature)
+        (c * DIRECTION.float()).sum().backward()
+        return tracked.grad
+
+    expected = gradient()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = gradient()
+    assert torch.allclose(found, expected, atol=0.05 * float(expected.abs().max()))

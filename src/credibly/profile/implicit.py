@@ -23,6 +23,7 @@ from credibly.model.bound import InSpace
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import (
     HessianProducts,
+    in_full,
     output_curvature,
     output_jacobian,
     tracked_slope,
@@ -214,7 +215,8 @@ class _ImplicitSolve(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         (answer,) = ctx.saved_tensors
-        found = ctx.linear.solve(ctx.problem, answer, gradient)
+        with in_full(answer.device):  # no system is solved in half precision
+            found = ctx.linear.solve(ctx.problem, answer, gradient)
         lost = finite_rows(gradient) & ~finite_rows(found)
         by_mismatch = torch.where(per_sample(lost, found), 0.0, -found)
         by_given = torch.where(lost, torch.nan, torch.zeros_like(found.flatten(1)[:, 0]))
