@@ -31,6 +31,7 @@ from credibly.model.classifier import Classifier
 from credibly.model.files import LoadedClassifier
 from credibly.model.fingerprint import digest_of_parts
 from credibly.model.inputs import enter, finite_rows
+from credibly.model.whole_files import whole_file
 from credibly.profile.arguments import check_bounds
 from credibly.solve.hybrid import Hybrid
 from credibly.types import Bounds
@@ -145,9 +146,8 @@ class Evaluation:
         _refuse_other(before, own, path.parent, but=("outliers", "model file"))
         _refuse_other(before.get("outliers", {}), own["outliers"], path.parent)
         known = {**own, "outliers": {**before.get("outliers", {}), **own["outliers"]}}
-        half = path.with_suffix(".half")
-        half.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
-        half.replace(path)
+        with whole_file(path) as aside:
+            aside.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
         return own
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from credibly.decide.bootstrap import Interval
 from credibly.errors import FileFormatError, MissingExtraError
 from credibly.evaluate.study import Kind, Rows
+from credibly.model.whole_files import whole_file
 from credibly.version import __version__
 
 FORMAT, FORMAT_VERSION = "credibly.study-result", 1
@@ -124,9 +125,8 @@ class StudyResult:
             settings = json.loads(study.read_text("utf-8"))
         text = json.dumps(_as_plain(self, settings), indent=1, allow_nan=False)
         _write_rows(self.rows, place / "scores.parquet")
-        half = place / "result.json.half"
-        half.write_text(text + "\n", encoding="utf-8")
-        half.replace(place / "result.json")
+        with whole_file(place / "result.json") as aside:
+            aside.write_text(text + "\n", encoding="utf-8")
 
     @staticmethod
     def load(folder: str | Path) -> StudyResult:
@@ -263,9 +263,8 @@ def _write_rows(rows: Mapping[str, Rows], path: Path) -> None:
             filled = torch.full((count,), torch.nan) if values is None else values
             columns[f"score.{score}"] = pa.array(filled.double().numpy())
         tables.append(pa.table(columns))
-    half = path.with_name(path.name + ".half")
-    parquet.write_table(pa.concat_tables(tables).unify_dictionaries(), half)
-    half.replace(path)
+    with whole_file(path) as aside:
+        parquet.write_table(pa.concat_tables(tables).unify_dictionaries(), aside)
 
 
 def _read_rows(path: Path) -> dict[str, Rows]:
