@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import credibly as cr
-from credibly.model.switches import CUDNN, FAST_PATH
+from credibly.model.switches import CUDNN, FAST_PATH, Switch
 from tests.reference import models
 
 
@@ -45,6 +45,23 @@ def test_what_was_off_stays_off_and_errors_put_it_back(switch):
             with switch.off():
                 assert not is_on(switch)
             assert not is_on(switch)
+
+
+def test_who_was_refused_is_not_waited_for():
+    flag = {"on": True, "frozen": True}
+
+    def put(value):
+        if flag["frozen"]:
+            raise RuntimeError("frozen")
+        flag["on"] = value
+
+    switch = Switch(lambda: flag["on"], put)
+    with pytest.raises(RuntimeError, match="frozen"):
+        switch.off().__enter__()
+    flag["frozen"] = False
+    with switch.off():
+        assert not flag["on"]
+    assert flag["on"]
 
 
 class Slow(nn.Module):

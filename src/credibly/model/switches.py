@@ -25,8 +25,8 @@ class Switch:
         with self._lock:
             if self._users == 0:
                 self._before = self._get()
-            self._users += 1
             self._put(False)
+            self._users += 1  # only then: torch refuses where its global flags are frozen
         try:
             yield
         finally:
