@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from credibly import Classifier, InvalidArgumentError, Space
+from credibly import Classifier, InvalidArgumentError, Space, Status, credibility
 
 
 def mask(space, shape=(4,), path=""):
@@ -44,6 +44,19 @@ def test_scales_broadcast_and_those_of_locked_features_do_not_matter():
     assert Space(scale=0.1).scale_of("", (1,)).tolist() == [0.1]  # not rounded to single
     parameter = torch.nn.Parameter(torch.ones(4))
     assert not Space(scale=parameter).scale_of("", (4,)).requires_grad
+
+
+@pytest.mark.parametrize("settings", [{}, {"scale": [1.0, 2.0, 3.0]}, {"tied": [0, 0, -1]}])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_a_number_that_is_not_finite_breaks_no_bounds_and_stops_nobody(settings, bad):
+    torch.manual_seed(0)
+    clf = Classifier(nn.Linear(3, 3).double(), space=Space(bounds=(0, 1), **settings))
+    x = torch.rand(4, 3, dtype=torch.float64)
+    x[1, 2] = bad
+    profile = credibility(clf, x, gamma=2.0)
+    alone = credibility(clf, x[[0, 2, 3]], gamma=2.0)
+    assert profile.status[1] is Status.NON_FINITE_INPUT
+    torch.testing.assert_close(profile[[0, 2, 3]].perturbed, alone.perturbed)
 
 
 def test_bounds_of_locked_features_do_not_matter():

@@ -30,6 +30,23 @@ def test_nothing_is_left_of_a_file_that_could_not_be_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_threads_that_write_one_file_leave_one_of_their_texts(tmp_path):
+    path, meeting = tmp_path / "some.txt", threading.Barrier(2, timeout=10)
+
+    def write(text: str) -> None:
+        with whole_file(path) as place:
+            place.write_text(text)
+            meeting.wait()  # both have written, none has finished
+
+    threads = [threading.Thread(target=write, args=(text,)) for text in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=20)
+    assert path.read_text() in ("one", "two")
+    assert list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are those of POSIX")
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
     pipe, read = tmp_path / "pipe", []

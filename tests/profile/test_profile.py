@@ -75,6 +75,8 @@ def test_slices_may_go_backwards(profile):
 def test_whole_numbers_of_every_size_are_rows_and_no_mask(profile, kind):
     rows = [5, 0, 1, 1, 0, 2]  # as many as the profile has
     assert same(profile[np.array(rows, dtype=kind)].risk, profile.risk[rows])
+    tensor = torch.tensor(rows, dtype=getattr(torch, kind))
+    assert same(profile[tensor].risk, profile.risk[rows])
 
 
 @pytest.mark.parametrize(

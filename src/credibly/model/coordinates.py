@@ -149,8 +149,11 @@ class Coordinates:
         return self.free_values((self.origin < low) | (self.origin > high)).any(1)
 
     def check_inside(self) -> None:
-        """The inputs themselves must keep the bounds of features that may move."""
-        outside = self.outside(None)
+        """The inputs themselves must keep the bounds of features that may move.
+
+        An infinite one breaks them, too, but it has a status of its own and stops nobody.
+        """
+        outside = self.outside(None) & self.free_values(self.origin).isfinite().all(1)
         if bool(outside.any()):
             raise InvalidArgumentError(
                 "bounds",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         yield Path(path)
         return
     target = Path(path).resolve()
-    aside = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    aside = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         yield aside
         if target.exists():

@@ -257,4 +257,5 @@ def _row_indices(
     if rows.dim() != 1:
         message = f"rows of shape {tuple(rows.shape)}, where a list of samples or a mask should be"
         raise IndexError(message)
-    return everything[rows]
+    numbers = rows.dtype != torch.bool and not rows.is_floating_point()
+    return everything[rows.long() if numbers else rows]  # torch takes bytes for a mask
