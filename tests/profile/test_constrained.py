@@ -2,6 +2,8 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
+from torch import nn
 
 import credibly as cr
 from credibly import Feasibility, solve_constrained
@@ -229,3 +231,31 @@ def test_settings_of_the_augmented_lagrangian_are_checked(settings):
 def test_settings_of_the_classical_method_are_checked(settings):
     with pytest.raises(cr.InvalidArgumentError, match=next(iter(settings))):
         cr.ClassicalArrowHurwicz(**settings)
+
+
+def test_a_smooth_model_that_is_slow_at_first_is_not_taken_for_a_rough_one():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).double().eval()
+    clf, x0 = cr.Classifier(net), torch.randn(4, 4).double()
+    asked, least = [0, 3], torch.tensor([0.1, 0.3], dtype=torch.float64)
+    x0 = x0[asked]
+    fit = -clf.losses(x0).detach()
+    credences = torch.full_like(fit, -1e3)
+    worst = fit.argmin(1)
+    credences[[0, 1], worst] = fit.amin(1) + least
+    found = solve_constrained(clf, x0, credences, tolerance=1e-5)
+    assert found.stationarity.max() < 1e-4
+    for n, k in enumerate(worst.tolist()):
+        start = x0[n].numpy()
+        limit = {
+            "type": "ineq",
+            "fun": lambda v, n=n, k=k: float(
+                -clf.losses(torch.tensor(v)[None]).detach()[0, k] - credences[n, k]
+            ),
+        }
+        by_scipy = minimize(
+            lambda v, start=start: ((v - start) ** 2).sum(), start, method="SLSQP",
+            constraints=[limit], options={"maxiter": 300, "ftol": 1e-12},
+        )  # fmt: skip
+        assert by_scipy.success
+        assert float(found.risk[n]) == pytest.approx(by_scipy.fun, rel=2e-4)

@@ -31,7 +31,7 @@ _ROUGH = 1e-3
 _ANNEAL_GROWTH = 30.0
 """Of the penalty over an annealed descent."""
 
-_LOOKS_SMOOTH = 1e-2
+_LOOKS_SMOOTH = 0.05
 """Relative stationarity after the first steps below which no kinks are in the way."""
 
 
