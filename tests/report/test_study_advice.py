@@ -74,9 +74,17 @@ def test_otherwise_the_default_is_left(free, close):
 def test_a_handful_of_errors_tells_nothing_apart(errors):
     sentences = StudyView(result(errors, free=4.0, own=0.1)).sentences()
     few = errors < 10
-    words = f"only {errors} of 400 answers are wrong, and with fewer than 10 errors no score"
+    be = "is" if errors == 1 else "are"
+    words = f"only {errors} of 400 answers {be} wrong, and with fewer than 10 errors no score"
     assert (words in sentences[-1]) == few
     assert any("clearly" in s for s in sentences) != few
+
+
+def test_a_handful_of_right_answers_tells_nothing_apart_either():
+    sentences = StudyView(result(391, free=4.0, own=0.1)).sentences()
+    assert "only 9 of 400 answers are right, and with fewer than 10 right answers" in sentences[-1]
+    assert not any("clearly" in sentence for sentence in sentences)
+    assert any("nothing that so few right answers can tell apart" in s for s in sentences)
 
 
 def test_without_errors_or_rows_nothing_is_advised():

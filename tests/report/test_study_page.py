@@ -208,3 +208,45 @@ def test_units_are_tied_to_their_numbers_on_the_page(result):
     text = re.search(r"What was found.*?</ul>", study_page(result), re.DOTALL)[0]
     assert "\N{NO-BREAK SPACE}%" in text
     assert not re.search(r"\d (%|points)", text)
+
+
+def few_wrong(kind, errors, seed=1, count=60):
+    """A set with this many errors, all of which the profile's score puts last."""
+    part = rows(kind, count=count, seed=seed)
+    wrong = torch.arange(count) < errors
+    predicted = torch.where(wrong, (part.labels + 1) % 3, part.labels)
+    scores = {**part.scores, "ratio": (~wrong).double()}
+    return replace(part, predicted=predicted, scores=scores)
+
+
+@pytest.mark.parametrize(("errors", "told"), [(9, False), (10, True), (50, True), (51, False)])
+def test_other_sets_with_few_errors_or_few_right_answers_tell_nothing_apart(errors, told):
+    study = {"plain": rows("ordinary", own=4.0), "bent": few_wrong("shifted", errors)}
+    result = summarise(study, resamples=40)
+    assert result.sets["bent"].failures["ratio"].differences["aurc"].high < 0
+    text = next(s for s in StudyView(result).sentences() if "shifted inputs" in s)
+    assert ("clearly better than max softmax (rival) on 1," in text) == told
+    assert ("neither on 1 (1 of these for want of 10 wrong and right answers)" in text) != told
+    row = re.search(r"<tr><td>bent</td>.*?</tr>", study_page(result))[0]
+    assert ('class="good"' in row) == told
+
+
+@pytest.mark.parametrize(("count", "told"), [(1, False), (9, False), (10, True)])
+def test_a_handful_of_outliers_tells_no_scores_apart(count, told):
+    study = {"plain": rows("ordinary"), "far": rows("outliers", count=count, shift=30.0, seed=3)}
+    result = summarise(study, resamples=40)
+    assert result.sets["far"].detection["ratio"].difference.low > 0
+    text = next(s for s in StudyView(result).sentences() if "inputs of no class" in s)
+    assert ("clearly better" in text) == told
+    assert ("which is nothing that so few inputs can tell apart" in text) != told
+    table = study_page(result).partition("All scores and sets")[2].partition("</table>")[0]
+    assert ('class="good"' in table) == told
+
+
+def test_a_model_that_is_never_right_is_said_to_be_so_and_nothing_is_called_best():
+    part = rows("ordinary")
+    result = summarise({"only": replace(part, predicted=(part.labels + 1) % 3)}, resamples=10)
+    sentences = StudyView(result).sentences()
+    assert "The model is right on none of them, so there is nothing to rank." in sentences
+    assert not any("Best of" in s or "What to do" in s for s in sentences)
+    assert "right on none" in study_page(result)

@@ -7,35 +7,44 @@ from torch import Tensor
 from credibly.decide.bootstrap import Interval, paired_difference
 from credibly.decide.metrics import aurc
 from credibly.decide.scores import SCORES
-from credibly.evaluate.study_result import StudyResult
+from credibly.evaluate.study_result import SetResult, StudyResult
 
 DEFAULT = "failure_score"
 """What rules rank by if nothing else is asked for."""
 
 FEWEST = 10
-"""Errors from which scores can be told apart; intervals over fewer hang on single inputs."""
+"""Errors, right answers or inputs from which scores can be told apart; intervals over fewer hang
+on single inputs."""
 
 FREE = "max_softmax"
 """The usual score that needs no solve."""
 
 
-def errors_of(result: StudyResult) -> int:
-    """Wrong answers among the ordinary inputs that count."""
-    part = result.sets[result.ordinary]
-    return part.samples - round(part.accuracy["model"] * part.samples)
+def right_and_wrong(part: SetResult) -> tuple[int, int]:
+    """How many answers of a set with labels are right, and how many wrong."""
+    right = round(part.accuracy["model"] * part.samples)
+    return right, part.samples - right
+
+
+def enough_answers(part: SetResult) -> bool:
+    """Whether a set with labels has right and wrong answers enough to tell scores apart."""
+    return min(right_and_wrong(part)) >= FEWEST
 
 
 def advice(result: StudyResult) -> list[str]:
     """Sentences to end with: what to rank errors by, or that nothing can be told."""
-    errors, rows = errors_of(result), result.rows.get(result.ordinary)
-    if errors == 0:
+    part, rows = result.sets[result.ordinary], result.rows.get(result.ordinary)
+    right, errors = right_and_wrong(part)
+    if errors == 0 or right == 0:
         return []
-    if errors < FEWEST:
-        samples = result.sets[result.ordinary].samples
+    if not enough_answers(part):
+        few, kind, what = (
+            (errors, "wrong", "errors") if errors < FEWEST else (right, "right", "right answers")
+        )
         words = (
-            f"What to do: only {errors} of {samples} answers are wrong, and with fewer than "
-            f"{FEWEST} errors no score can be told from another. Bring more labelled inputs before "
-            "you choose one."
+            f"What to do: only {few} of {part.samples} answers {'is' if few == 1 else 'are'} "
+            f"{kind}, and with fewer than {FEWEST} {what} no score can be told from another. Bring "
+            "more labelled inputs before you choose one."
         )
         return [words]
     if rows is None or DEFAULT not in rows.scores:

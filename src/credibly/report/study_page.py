@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from credibly.report import study_figures, style
-from credibly.report.study_view import StudyView, auroc_of, unbroken
+from credibly.report import study_advice, study_figures, style
+from credibly.report.study_view import Pick, StudyView, auroc_of, unbroken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +68,7 @@ def _facts(view: StudyView) -> dict[str, Any]:
         "version": result.version,
         "reference": result.reference,
         "resamples": result.resamples,
+        "fewest": study_advice.FEWEST,
         "ordinary": result.ordinary,
         "samples": view.ordinary.samples,
         "sets": len(result.sets),
@@ -128,7 +129,12 @@ def _cell(part: SetResult, score: str, reference: str) -> dict[str, str]:
     text = f"{100 * found.metrics['aurc']:.2f}"
     if score == reference:
         return {"text": text, "mark": ""}
-    return {"text": text, "mark": "good" if gap.high < 0 else "bad" if gap.low > 0 else ""}
+    told = study_advice.enough_answers(part)
+    return {"text": text, "mark": _mark(gap.high < 0, gap.low > 0) if told else ""}
+
+
+def _mark(better: bool, worse: bool) -> str:  # noqa: FBT001
+    return "good" if better else "bad" if worse else ""
 
 
 def _detection(view: StudyView) -> list[dict[str, Any]]:
@@ -143,7 +149,7 @@ def _detection_table(view: StudyView, sets: Mapping[str, SetResult]) -> dict[str
     names = view.shown(every)
     rows = [
         {"name": name, "far": far, "own": view.from_profile(name), "values": [
-            _auroc_cell(part, name, far=far) for part in sets.values()
+            _auroc_cell(view, part, (name, far)) for part in sets.values()
         ]}
         for far in (False, True)
         for name in names
@@ -151,18 +157,18 @@ def _detection_table(view: StudyView, sets: Mapping[str, SetResult]) -> dict[str
     return {"sets": list(sets), "rows": rows}
 
 
-def _auroc_cell(part: SetResult, name: str, *, far: bool) -> dict[str, str]:
-    found = part.detection.get(name)
+def _auroc_cell(view: StudyView, part: SetResult, pick: Pick) -> dict[str, str]:
+    found, far = part.detection.get(pick[0]), pick[1]
     if found is None:
         return {"text": "-", "ends": "", "mark": "", "more": ""}
-    value = auroc_of(part, (name, far))
+    value = auroc_of(part, pick)
     gap = found.two_sided_difference if far else found.difference
     others = found.two_sided if far else found.metrics
     more = f"AUPR {others['aupr'].value:.3f}, FPR95 {others['fpr95'].value:.3f}"
     return {
         "text": _number(value.value),
         "ends": f"{_number(value.low)} to {_number(value.high)}",
-        "mark": "good" if gap.low > 0 else "bad" if gap.high < 0 else "",
+        "mark": _mark(gap.low > 0, gap.high < 0) if view.enough_inputs(part) else "",
         "more": more,
     }
 

@@ -75,9 +75,9 @@ class StudyView:
     def best_of_profile(self) -> str | None:
         """The score of a profile with the lowest AURC on the ordinary set.
 
-        None without failures, which leave nothing to choose by.
+        None without failures, or with nothing else, which leave nothing to choose by.
         """
-        if self.ordinary.accuracy["model"] == 1:
+        if self.ordinary.accuracy["model"] in (0, 1):
             return None
         return next((name for name in self.ranked if self.from_profile(name)), None)
 
@@ -127,6 +127,10 @@ class StudyView:
         known = [(name, far) for name in self.shown(sets[0].detection) for far in (False, True)]
         return max(known, key=lambda pick: _mean(auroc_of(part, pick).value for part in sets))
 
+    def enough_inputs(self, part: SetResult) -> bool:
+        """Whether there are inputs enough to tell apart how well scores flag this set."""
+        return min(part.samples, self.ordinary.samples) >= study_advice.FEWEST
+
     def sentences(self) -> list[str]:
         """The findings in plain words, also where they speak against the profile."""
         found = [self._about_accuracy(), self._about_guessing(), *self._about_failures()]
@@ -165,6 +169,8 @@ class StudyView:
     def _about_failures(self) -> list[str]:
         if self.ordinary.accuracy["model"] == 1:
             return ["The model makes no mistake here, so there are no failures to rank."]
+        if self.ordinary.accuracy["model"] == 0:
+            return ["The model is right on none of them, so there is nothing to rank."]
         best, reference = self.ranked[0], self.result.reference
         others = len(self.ranked) - 1
         first = (
@@ -189,8 +195,10 @@ class StudyView:
 
     def _judged(self, difference: Interval) -> str:
         """A difference of AURC in words; a handful of errors tells nothing apart."""
-        if study_advice.errors_of(self.result) < study_advice.FEWEST:
-            return "nothing that so few errors can tell apart"
+        right, errors = study_advice.right_and_wrong(self.ordinary)
+        if min(right, errors) < study_advice.FEWEST:
+            few = "errors" if errors < study_advice.FEWEST else "right answers"
+            return f"nothing that so few {few} can tell apart"
         return _verdict(difference, low_is_good=True)
 
     def _about_most_credible(self) -> str:
@@ -209,19 +217,18 @@ class StudyView:
 
     def _about_others(self, kind: str) -> str:
         own = self.best_of_profile
-        gaps = [
-            part.failures[own].differences["aurc"]
-            for part in self.of_kind(kind).values()
-            if own is not None and own in part.failures
-        ]
-        if not gaps:
+        parts = [part for part in self.of_kind(kind).values() if own in part.failures]
+        if own is None or not parts:
             return ""
+        told = [part for part in parts if study_advice.enough_answers(part)]
+        gaps = [part.failures[own].differences["aurc"] for part in told]
         better, worse = sum(g.high < 0 for g in gaps), sum(g.low > 0 for g in gaps)
-        sets = "one set" if len(gaps) == 1 else f"{len(gaps)} sets"
+        sets, few = "one set" if len(parts) == 1 else f"{len(parts)} sets", len(parts) - len(told)
+        more = f" ({few} of these for want of {study_advice.FEWEST} wrong and right answers)"
         return (
             f"On {sets} of {kind} inputs, {own} ranks the failures clearly better than "
             f"{self.result.reference} on {better}, clearly worse on {worse}, and neither on "
-            f"{len(gaps) - better - worse}."
+            f"{len(parts) - better - worse}{more if few else ''}."
         )
 
     def _about_credible_under_attack(self) -> str:
@@ -244,7 +251,7 @@ class StudyView:
         own, other = (
             _mean(auroc_of(p, pick).value for p in sets.values()) for pick in (best, base)
         )
-        gaps = [_difference(part, best) for part in sets.values()]
+        gaps = [_difference(part, best) for part in sets.values() if self.enough_inputs(part)]
         better, worse = sum(g.low > 0 for g in gaps), sum(g.high < 0 for g in gaps)
         count = "one set" if len(sets) == 1 else f"{len(sets)} sets, in the mean"
         start = f"To flag {words} ({count}), "
@@ -252,7 +259,8 @@ class StudyView:
             return f"{start}nothing is better than {base[0]}: AUROC {other:.3f} (0.5 is a coin)."
         numbers = f"AUROC {own:.3f} against {other:.3f} of {base[0]} (0.5 is a coin)"
         if len(sets) == 1:
-            verdict = _verdict(gaps[0], low_is_good=False)
+            few = "nothing that so few inputs can tell apart"
+            verdict = _verdict(gaps[0], low_is_good=False) if gaps else few
             return f"{start}{label(best)} is best: {numbers}, which is {verdict}."
         return (
             f"{start}{label(best)} is best: {numbers}. It is clearly better on {better} and "
