@@ -284,3 +284,17 @@ def test_a_file_in_place_of_the_folder_is_refused_and_kept(folder, capsys):
     assert credibly("evaluate", *BASE, *QUICK, "--out", "o") == 2
     assert "o is a file, and a folder is wanted" in capsys.readouterr().err
     assert (folder / "o").read_text() == "mine"
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_log_hears_how_many_inputs_of_all_sets_are_done(capsys, monkeypatch):
+    monkeypatch.setattr("credibly.cli.progress.EVERY", 0.0)
+    assert credibly("evaluate", *BASE, *QUICK, "--out", "logged", "--chunk-size", "20") == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert any(line.startswith("20 of 40 inputs, ") for line in lines)
+    assert lines[-1].startswith("40 of 40 inputs, ")
+    more = ["--attack", "linf:0.05", "--out", "logged", "--chunk-size", "20"]
+    assert credibly("evaluate", *BASE, *QUICK, *more) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "going on: 40 of 80 inputs were finished before"
+    assert lines[-1].startswith("80 of 80 inputs, ")

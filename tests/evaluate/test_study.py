@@ -113,6 +113,25 @@ def test_a_study_that_is_run_again_computes_nothing(study, net, tmp_path):
     assert_same(first, again)
 
 
+def test_progress_is_told_within_sets_and_begins_with_what_was_finished(study, tmp_path):
+    sets = some_sets()  # of 8 inputs each
+    first = dict(list(sets.items())[:1])
+    small, done, later = replace(study, chunk_size=2), [], []
+    small.run(first, tmp_path, progress=done.append)
+    assert {0.0, 0.25, 0.5, 0.75, 1.0} <= set(done)  # a set of four chunks
+    assert done == sorted(done)
+    late = sets["far away"].load().clone
+    sets["far away"] = replace(sets["far away"], inputs=late)  # how many is not known before
+    small.run(sets, tmp_path, progress=later.append)
+    assert later[0] == pytest.approx(1 / len(sets))
+    assert later == sorted(later)
+    assert later[-1] == 1.0
+    assert len(set(later)) > 4 * (len(sets) - 1)
+    again = []
+    small.run(sets, tmp_path, progress=again.append)
+    assert again == [1.0]
+
+
 def test_a_killed_study_goes_on_where_it_was_and_finds_the_same(study, net, tmp_path):
     auto = replace(study, gamma="auto")
     whole = auto.run(some_sets(), tmp_path / "whole")

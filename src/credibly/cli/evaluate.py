@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from credibly.cli import options as o
+from credibly.cli.progress import showing
 from credibly.cli.spread import spread
 from credibly.errors import FileFormatError, InvalidArgumentError, OutputError
 
@@ -101,8 +102,10 @@ def _check(data: Path, out: Path, resamples: int) -> None:
 
 
 def _run(work: Evaluation, out: Path, resamples: int, console: Console) -> StudyResult:
+    from credibly.evaluate.shares import sizes_of
+
     try:
-        with _bar(len(work.sets)) as tick:
+        with _bar(sum(sizes_of(work.sets).values())) as tick:
             return work.run(out, resamples=resamples, progress=tick)
     except KeyboardInterrupt:
         console.print("\nstopped; the same command goes on where it was", markup=False)
@@ -122,12 +125,8 @@ def _print(console: Console, result: StudyResult, out: Path) -> None:
         console.print(str(out / name), markup=False, soft_wrap=True)
 
 
-@contextmanager
-def _bar(sets: int) -> Iterator[Callable[[float], None]]:
-    """A bar on the error stream, a step a set."""
+def _bar(inputs: int) -> AbstractContextManager[Callable[[float], None]]:
     columns = (
-        TextColumn("sets of inputs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("solving"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("sets", total=sets)
-        yield lambda share: bar.update(task, completed=round(share * sets))
+    return showing(inputs, "inputs", columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from credibly.decide.arguments import checked_labels, plain_labels
 from credibly.errors import InvalidArgumentError
-from credibly.evaluate.rows import NO_CLASS, Kind, slug
+from credibly.evaluate.rows import NO_CLASS, Kind, Rows, slug
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import undisturbed
@@ -110,6 +111,17 @@ def check_columns(inputs: InputSet, scores: Mapping[str, Tensor], count: int) ->
             expected=f"one number a sample, {count}",
             came=f"shapes {wrong}",
             remedy="Labels, scores and rivals give one number a sample.",
+        )
+
+
+def check_same_labels(part: Path, inputs: InputSet, rows: Rows) -> None:
+    """Refuse a part on record whose labels are others."""
+    if not torch.equal(rows.labels, labels_of(inputs, len(rows.labels))):
+        raise InvalidArgumentError(
+            "folder",
+            expected=f"parts of the very sets of this study; the labels in {part.name} are others",
+            came="a set of the same name",
+            remedy="Choose another folder, or remove this part.",
         )
 
 

@@ -18,6 +18,7 @@ from credibly.evaluate.input_set import (
     InputSet,
     check_columns,
     check_names,
+    check_same_labels,
     check_sets,
     check_usable,
     labels_of,
@@ -35,6 +36,7 @@ from credibly.evaluate.rows import (
     write_once,
     write_rows,
 )
+from credibly.evaluate.shares import ticks_of
 from credibly.model.batches import check_classifier
 from credibly.model.classifier import Classifier
 from credibly.model.code_digest import digest_of_callable, words_of_loss
@@ -57,6 +59,7 @@ from credibly.profile.credibility import credibility
 from credibly.profile.profile import Profile
 from credibly.solve.base import Solver
 from credibly.solve.hybrid import Hybrid
+from credibly.solve.loop import Tick
 from credibly.types import Bounds
 
 __all__ = ["Baseline", "InputSet", "Kind", "Rows", "Study", "read_rows", "read_study"]
@@ -118,7 +121,8 @@ class Study:
         """Compute what is missing in the folder, and return everything.
 
         Every set is written when it is done; started again with the same settings, the study goes
-        on with the next, and gives the same numbers.
+        on with the next, and gives the same numbers. `progress` is as in `credibility`, and counts
+        the inputs of all sets; those of an earlier run are done from the start.
         """
         check_sets(sets)
         place = Path(folder)
@@ -127,10 +131,13 @@ class Study:
         gamma = self._resolved_gamma(sets, place)
         found: dict[str, Rows] = {}
         with ticking(progress) as tick:
-            for number, (name, inputs) in enumerate(sets.items()):
-                found[name] = self._part(name, inputs, place, gamma)
-                if tick is not None:
-                    tick((number + 1) / len(sets))
+            missing = [name for name in sets if not _place_of(name, place).exists()]
+            ticks = ticks_of(tick, sets, missing)
+            for name, inputs in sets.items():
+                own = ticks.get(name)
+                found[name] = self._part(name, inputs, place, gamma, own)
+                if own is not None:
+                    own(1.0)
         return found
 
     def part(self, name: str, inputs: InputSet, folder: str | Path) -> Rows:
@@ -179,15 +186,17 @@ class Study:
         given = [part.inputs.dtype for part in sets.values() if isinstance(part.inputs, Tensor)]
         return self.clf.dtype or next(iter(given), None)
 
-    def _part(self, name: str, inputs: InputSet, place: Path, gamma: float) -> Rows:
+    def _part(
+        self, name: str, inputs: InputSet, place: Path, gamma: float, tick: Tick | None = None
+    ) -> Rows:
         part = _place_of(name, place)
         marks = self._marks(name, inputs, gamma)
         if not part.exists():
             x = inputs.load()
             own = {"input bytes": digest_of_tensor(x)}
-            write_rows(part, self._compute(inputs, x, gamma), {**own, **marks})
+            write_rows(part, self._compute(inputs, x, gamma, tick), {**own, **marks})
         found = read_rows(part, marks)
-        _check_labels(part, inputs, found)
+        check_same_labels(part, inputs, found)
         return found
 
     def _resolved_gamma(self, sets: Mapping[str, InputSet], place: Path) -> float:
@@ -233,11 +242,11 @@ class Study:
             ),
         }
 
-    def _compute(self, inputs: InputSet, x: Tensor, gamma: float) -> Rows:
+    def _compute(self, inputs: InputSet, x: Tensor, gamma: float, tick: Tick | None) -> Rows:
         check_usable(self.clf, inputs, x, self.bounds)  # before the work
         profile = credibility(
             self.clf, x, gamma=gamma, solver=self.solver, bounds=self.bounds,
-            chunk_size=self.chunk_size,
+            chunk_size=self.chunk_size, progress=tick or False,
         )  # fmt: skip
         scores = {name: score(profile) for name, score in self.scores.items()}
         scores |= {name: baseline(self.clf, x) for name, baseline in self.baselines.items()}
@@ -298,16 +307,6 @@ def _words(value: object) -> str:
 def _largest(values: Tensor) -> Tensor:
     unknown = values.isnan().any(1)
     return values.nan_to_num(-torch.inf).argmax(1).masked_fill(unknown, NO_CLASS).cpu()
-
-
-def _check_labels(part: Path, inputs: InputSet, rows: Rows) -> None:
-    if not torch.equal(rows.labels, labels_of(inputs, len(rows.labels))):
-        raise InvalidArgumentError(
-            "folder",
-            expected=f"parts of the very sets of this study; the labels in {part.name} are others",
-            came="a set of the same name",
-            remedy="Choose another folder, or remove this part.",
-        )
 
 
 def _facts(profile: Profile) -> dict[str, float]:
