@@ -235,6 +235,7 @@ def test_another_effort_is_refused(capsys):
         ([*BASE[:2], "--labels", "missing.npy"], "missing.npy: no such file"),
         ([*BASE, "--corruptions"], "pixels in [0, 1]"),
         ([*BASE, "--outliers", "wide.npy"], "inputs of shape (3,)"),
+        ([*BASE, "--outliers", "nothing.npy"], "nothing.npy: none of its 4 rows can be used"),
         ([*BASE, "--bounds", "0", "1"], "inputs span"),
         ([BASE[0], "far.npy"], "Pass --labels and a file"),
         ([BASE[0], "images"], "Pass --labels and a file"),
@@ -254,6 +255,7 @@ def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, arguments, words)
     np.save("few.npy", np.zeros(7, int))
     np.save("large.npy", np.full(40, 2))
     np.save("half.npy", np.full(40, 0.5))
+    np.save("nothing.npy", np.full((4, 3), np.nan))
     assert credibly("evaluate", *arguments, "--out", "o") == 2
     text = capsys.readouterr().err.strip()
     assert words in text
@@ -298,3 +300,20 @@ def test_a_log_hears_how_many_inputs_of_all_sets_are_done(capsys, monkeypatch):
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "going on: 40 of 80 inputs were finished before"
     assert lines[-1].startswith("80 of 80 inputs, ")
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_image_that_is_no_number_does_not_stop_the_damage_of_others(capsys):
+    x = np.random.default_rng(1).uniform(size=(6, 1, 8, 8))
+    x[2, 0, 3, 3] = np.nan
+    np.savez("images.npz", images=x, labels=np.arange(6) % 2)
+    Path("flat.py").write_text(
+        "from torch import nn\nimport torch\ntorch.manual_seed(0)\n"
+        "net = nn.Sequential(nn.Flatten(), nn.Linear(64, 2)).double().eval()\n"
+    )
+    command = ["evaluate", "flat.py:net", "images.npz", "--key", "images", "--corruptions"]
+    assert credibly(*command, "--gamma", "1", "--resamples", "100", "--out", "o") == 0
+    capsys.readouterr()
+    sets = numbers(Path("o"))["sets"]
+    assert len(sets) == 31
+    assert {(part["samples"], part["left_out"]) for part in sets.values()} == {(5, 1)}

@@ -56,6 +56,11 @@ def read_inputs(path: Path, how: o.DataOptions, clf: Classifier) -> Inputs:
     """All rows of a file that the options describe, in memory, as the model takes them."""
     source = how.open(path).for_model(clf)
     _, x = source.read(0, len(source))
+    if not bool(finite_rows(x).any()):
+        raise FileFormatError(
+            f"{path}: none of its {len(x)} rows can be used: each has a missing value or infinity, "
+            "or cannot be read."
+        )
     facts = {**source.describe(), "fingerprint": source.fingerprint()}
     return Inputs(path.stem if path.is_file() else path.name, x, facts)
 
@@ -250,15 +255,25 @@ def _unused(name: str, sets: Mapping[str, InputSet]) -> str:
 
 
 def _damages(x: Tensor) -> dict[str, Callable[[], Tensor]]:
-    if x.dim() != 4 or bool(((x < 0) | (x > 1)).any()):
+    known = x[finite_rows(x)]
+    if x.dim() != 4 or bool(((known < 0) | (known > 1)).any()):
         raise InvalidArgumentError(
             "corruptions",
             expected="images (channels, height, width) with pixels in [0, 1]",
-            came=f"shape {tuple(x.shape[1:])}, values {float(x.min()):.3g} to {float(x.max()):.3g}",
+            came=f"shape {tuple(x.shape[1:])}, values {float(known.min()):.3g} to "
+            f"{float(known.max()):.3g}",
             remedy="Leave out --corruptions, or let --scale and --preprocess do the rest.",
         )
     return {
-        f"{kind} {severity}": partial(Corruption(kind, severity), x)
+        f"{kind} {severity}": partial(_damaged, Corruption(kind, severity), x)
         for severity in SEVERITIES
         for kind in KINDS
     }
+
+
+def _damaged(corruption: Corruption, x: Tensor) -> Tensor:
+    """Images that are no numbers stay so: they are left out later, and stop nobody."""
+    good = finite_rows(x)
+    found = x.clone()
+    found[good] = corruption(x[good])
+    return found
