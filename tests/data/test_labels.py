@@ -49,3 +49,15 @@ def test_of_many_columns_the_likely_ones_are_named_first(tmp_path):
     assert "one of TrueClass, y, last, pixel0, pixel1, " in said
     assert "and 56 more in d.npz, got 'labels'" in said
     assert f"--labels {tmp_path / 'd.npz'}:NAME" in said
+
+
+def test_missing_labels_are_counted_and_the_first_is_named(tmp_path):
+    with pytest.raises(
+        cr.FileFormatError, match=r"2 of 4 labels are missing, or no whole .* row 1"
+    ):
+        read(tmp_path, np.array([0.0, np.nan, 1.0, np.nan]), 2)
+    (tmp_path / "t.csv").write_text("a,label\n1,0\n2,1\n3,\n")
+    with pytest.raises(cr.FileFormatError, match=r"1 of 3 labels is missing, first in row 2 .*out"):
+        read_labels(tmp_path / "t.csv", "label", classes=2)
+    with pytest.raises(cr.InvalidArgumentError, match=r"got -1 in .* Leave out rows without a la"):
+        read(tmp_path, np.array([0, -1, 1]), 2)

@@ -72,13 +72,15 @@ def read_labels(path: Path, key: str | None, *, classes: Sequence[str] | int) ->
     values = raw_labels(path, key)
     numbers = _as_numbers(values, classes, path)
     count = classes if isinstance(classes, int) else len(classes)
-    wrong = numbers[(numbers < 0) | (numbers >= count)]
-    if len(wrong):
+    wrong = (numbers < 0) | (numbers >= count)
+    if bool(wrong.any()):
+        only_below = bool((numbers < count).all())
         raise InvalidArgumentError(
             "labels",
             expected=f"classes from 0 to {count - 1}",
-            came=f"{int(wrong[0])} in {path.name}",
-            remedy="Classes are counted from 0, in the order of the model's outputs.",
+            came=f"{int(numbers[wrong][0])} in {path.name}",
+            remedy="Classes are counted from 0, in the order of the model's outputs."
+            + (" Leave out rows without a label, of the data too." if only_below else ""),
         )
     return torch.from_numpy(numbers)
 
@@ -97,9 +99,10 @@ def _as_numbers(values: NDArray[Any], classes: Sequence[str] | int, path: Path) 
     if values.dtype.kind in "iub":
         return _by_numeric_name(values.astype(np.int64), classes)
     if values.dtype.kind == "f":
-        if bool((np.isfinite(values) & (values == np.floor(values))).all()):
+        whole = np.isfinite(values) & (values == np.floor(values))
+        if bool(whole.all()):
             return _by_numeric_name(values.astype(np.int64), classes)
-        raise FileFormatError(f"{path}: labels are missing, or no whole numbers.")
+        raise FileFormatError(f"{path}: {_missing(~whole, 'missing, or no whole numbers')}")
     words = [str(value).strip() for value in values.tolist()]
     names = {} if isinstance(classes, int) else {name: k for k, name in enumerate(classes)}
     unknown = sorted({word for word in words if word not in names})
@@ -112,6 +115,15 @@ def _as_numbers(values: NDArray[Any], classes: Sequence[str] | int, path: Path) 
         expected=f"names of classes: {', '.join(names) or 'the model has none'}",
         came=f"{', '.join(map(repr, unknown[:4]))} in {path.name}",
         remedy="Name the classes (--classes), or write numbers from 0.",
+    )
+
+
+def _missing(rows: NDArray[np.bool_], what: str) -> str:
+    """How many labels are unusable, where the first is, and what to do."""
+    count = int(rows.sum())
+    return (
+        f"{count} of {len(rows)} labels {'is' if count == 1 else 'are'} {what}, first in row "
+        f"{int(rows.argmax())} (counted from 0). Leave out such rows, of the data too."
     )
 
 
@@ -189,7 +201,8 @@ def _column(path: Path, key: str | None) -> NDArray[Any]:
         raise FileFormatError(f"{path}: not a readable table ({reason}).") from error
     column = table.column(_chosen(path, key, table.column_names))
     if column.null_count:
-        raise FileFormatError(f"{path}: {column.null_count} labels are missing.")
+        empty = np.array([value is None for value in column.to_pylist()])
+        raise FileFormatError(f"{path}: {_missing(empty, 'missing')}")
     return np.asarray(column.to_pylist())
 
 
