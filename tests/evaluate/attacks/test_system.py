@@ -148,3 +148,20 @@ def test_the_deployed_solver_is_the_one_of_the_system():
         own = expected.gather(1, LABELS[:9, None])[:, 0]
         rest = expected.scatter(1, LABELS[:9, None], -math.inf).amax(1)
         torch.testing.assert_close(values.margin, own - rest)
+
+
+@pytest.mark.parametrize("count", [len(X) - 1, len(X) + 1])
+def test_classes_of_other_inputs_are_refused(count):
+    clf = cr.Classifier(torch.nn.Linear(3, 3).double())
+    classes = torch.arange(count) % 3
+    with pytest.raises(cr.InvalidArgumentError, match=f"labels.*one class a sample, {len(X)}, got"):
+        cr.System.bare().judge(clf, X, classes)
+    with pytest.raises(cr.InvalidArgumentError, match="target"):
+        cr.System.bare().judge(clf, X, LABELS, target=classes)
+
+
+def test_an_attack_in_place_of_a_function_of_eps_is_refused():
+    clf = cr.Classifier(torch.nn.Linear(3, 3).double())
+    given = {"attacks": {"pgd": cr.PGD(eps=0.1)}, "radii": [0.1], "system": cr.System.bare()}
+    with pytest.raises(cr.InvalidArgumentError, match=r"got a PGD as 'pgd'.*lambda eps"):
+        cr.try_attacks(clf, X, LABELS, **given)

@@ -196,8 +196,8 @@ class System:
         self, clf: Classifier, x: Tensor, labels: Labels, *, target: Tensor | None = None
     ) -> Outcome:
         """Decide with the deployed solver, `chunk_size` samples at a time."""
-        parts, labels = [], plain_labels(labels).to(x.device)
-        target = None if target is None else plain_labels(target, "target").to(x.device)
+        parts, labels = [], _one_each("labels", labels, x)
+        target = None if target is None else _one_each("target", target, x)
         for rows in torch.split(torch.arange(len(x), device=x.device), self.chunk_size):
             wanted = None if target is None else target[rows]
             parts.append(self._judge(clf, x[rows], labels[rows], wanted))
@@ -274,3 +274,16 @@ def as_profile(
         codes=torch.full((count,), int(Status.CONVERGED), dtype=torch.int8, device=x0.device),
         settings=Settings(weights=weights, solver="", loss="", dtype=str(x0.dtype)),
     )
+
+
+def _one_each(name: str, classes: object, x: Tensor) -> Tensor:
+    """Classes (n,) on the device of x; more of them than inputs would pass unnoticed."""
+    found = plain_labels(classes, name)
+    if tuple(found.shape) != (len(x),):
+        raise InvalidArgumentError(
+            name,
+            expected=f"one class a sample, {len(x)}",
+            came=f"shape {tuple(found.shape)}",
+            remedy="Pass the classes of these very inputs, in their order.",
+        )
+    return found.to(x.device)

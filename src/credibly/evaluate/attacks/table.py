@@ -168,6 +168,14 @@ def try_attacks(
         radii: every eps to try.
         system: the deployed decision.
     """
+    for name, make in attacks.items():
+        if isinstance(make, Attack | RejectionAware):  # can be called, too, but has its own eps
+            raise InvalidArgumentError(
+                "attacks",
+                expected="functions from eps to an attack",
+                came=f"a {type(make).__name__} as {name!r}",
+                remedy=f"attacks={{{name!r}: lambda eps: credibly.PGD(eps=eps)}}, say.",
+            )
     success = {(CLEAN, 0.0): system.judge(clf, x, labels).success}
     for eps in radii:
         for name, make in attacks.items():
