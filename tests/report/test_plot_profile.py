@@ -404,3 +404,12 @@ def test_the_picture_of_the_demo_has_the_same_bars():
     assert bars(figures.example(profile, 1, title="t").axes[3]) == bars(
         cr.plot_profile(profile, 1).axes[3]
     )
+
+
+def test_names_that_are_cut_alike_are_told_apart_by_their_numbers():
+    names = [f"a very long class name, number {k}, with more words" for k in range(3)]
+    short = style.plain_names([*names, "short", names[0], "short"])
+    assert [name[:3] for name in short] == ["0: ", "1: ", "2: ", "sho", "4: ", "sho"]
+    assert all(len(name) <= 30 for name in short)
+    panel = cr.plot_profile(pictures(1), classes=names).axes[3]
+    assert len(set(labels(panel.yaxis))) == 3

@@ -250,3 +250,17 @@ def test_a_model_that_is_never_right_is_said_to_be_so_and_nothing_is_called_best
     assert "The model is right on none of them, so there is nothing to rank." in sentences
     assert not any("Best of" in s or "What to do" in s for s in sentences)
     assert "right on none" in study_page(result)
+
+
+def test_long_names_of_sets_stay_apart_and_dollars_are_no_formula():
+    long = "outliers that have a very long name"
+    study = {"plain $^$": rows("ordinary"), "bent $_{$": rows("shifted", seed=1)}
+    study |= {f"{long} {n} of them, all alike": rows("outliers", seed=n) for n in (2, 3)}
+    study = {
+        name: replace(part, scores={**part.scores, "$\\frac$ score": part.scores["ratio"]})
+        for name, part in study.items()
+    }
+    result = summarise(study, resamples=10)
+    assert study_page(result).count('src="data:image/png;base64,') == 3
+    titles = [panel.get_title("left") for panel in study_figures.detection(StudyView(result)).axes]
+    assert len(set(titles)) == 2

@@ -65,7 +65,7 @@ def _input(view: View) -> list[Panel]:
 def _moved(view: View) -> list[Panel]:
     if view.kind == "features":
         names = () if view.features is None else view.features.names or ()
-        room = LETTER * max([len("feature 123"), *(len(style.plain(name)) for name in names)])
+        room = LETTER * max([len("feature 123"), *map(len, style.plain_names(names))])
         return [(4.8 + room, partial(_moves, view=view))]
     if view.kind == "other":
         return []
@@ -134,8 +134,8 @@ def _moves(panel: Axes, *, view: View) -> None:
         x="x+ - x0, "
         + ("each in its own units" if scale is None else "in the scales of the space"),
     )
-    names = None if known is None else known.names
-    labels = [f"feature {k}" if names is None else style.plain(names[k]) for k in shown]
+    names = None if known is None or known.names is None else style.plain_names(known.names)
+    labels = [f"feature {k}" if names is None else names[k] for k in shown]
     panel.set_yticks(places, labels)
     room = max(figures.FEW_CLASSES - len(shown), 0) / 2
     panel.set_ylim(len(shown) - 0.5 + room, -0.5 - room)
@@ -166,7 +166,7 @@ def _change(before: float, after: float) -> str:
 def _profile(view: View) -> Panel:
     if not view.solved:
         return 3.2, _nothing
-    names = [style.plain(name) for name in view.classes]
+    names = style.plain_names(view.classes)
     room = LETTER * max(map(len, names))
     return 3.0 + room, partial(_classes, view=view, names=names)
 

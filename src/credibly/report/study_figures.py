@@ -34,7 +34,8 @@ def curves(view: StudyView) -> Figure:
     for panel, name in zip(axes, names, strict=False):
         _curves_of(panel, view, view.result.rows[name])
         kind = view.result.sets[name].kind
-        title = name if name == kind else f"{name} ({kind})"
+        short = style.plain(name, 36)
+        title = short if name == kind else f"{short} ({kind})"
         style.tidy(panel, title=title, x="answered (%)", y="wrong among them (%)")
         panel.set_xlim(0, 100)
         panel.set_ylim(bottom=0)
@@ -69,7 +70,7 @@ def _curves_of(panel: Axes, view: StudyView, rows: Rows) -> None:
         for name, color in zip(names, colors, strict=False):
             if name in rows.scores:
                 line = _curve(panel, rows.scores[name], rows.correct)
-                line.set(color=color, label=name)
+                line.set(color=color, label=style.plain(name, 40))
     if "ratio" in rows.scores:
         line = _curve(panel, rows.scores["ratio"], rows.credible_correct)
         line.set(color=style.QUIET, linestyle="--", label="most credible class, by ratio")
@@ -98,11 +99,11 @@ def differences(view: StudyView) -> Figure:
         _whisker(panel, gap, place, _color(view, name), scale=100.0)
     style.tidy(
         panel,
-        title=f"difference to {view.result.reference}: left of the line is better",
+        title=f"difference to {style.plain(view.result.reference)}: left of the line is better",
         x="difference of AURC, in percentage points (95 % intervals)",
     )
     panel.axvline(0, color=style.INK, linewidth=0.9)
-    panel.set_yticks(range(len(names)), names)
+    panel.set_yticks(range(len(names)), style.plain_names(names, 40))
     panel.set_ylim(len(names) - 0.4, -0.6)
     _zoom(panel, [failures[name].differences["aurc"] for name in names])
     _key(panel)
@@ -127,7 +128,7 @@ def _zoom(panel: Axes, gaps: list[Interval]) -> None:
 def detection(view: StudyView) -> Figure:
     """AUROC against the ordinary set for a handful of scores, a panel a set."""
     names = shown_sets(view)
-    picks = view.detectors
+    titles, picks = style.plain_names(names, 24), view.detectors
     columns = min(4, len(names))
     rows = math.ceil(len(names) / columns)
     height = rows * (0.25 * len(picks) + 0.75)
@@ -137,14 +138,16 @@ def detection(view: StudyView) -> Figure:
             value = auroc_of(view.result.sets[name], pick)
             panel.barh(place, value.value, 0.68, color=_color(view, pick[0]), alpha=0.75)
             _whisker(panel, value, place, style.INK, dot=False)
-        style.tidy(panel, title=_short(name))
+        style.tidy(panel)
+        panel.set_title(titles[number], fontsize=9, color=style.INK, loc="left")
         panel.axvline(0.5, color=style.INK, linewidth=0.8, linestyle=":")
         panel.set_xlim(0, 1.02)
         panel.set_xticks([0, 0.5, 1])
         panel.set_ylim(len(picks) - 0.5, -0.5)
         first = number % columns == 0
-        panel.set_yticks(range(len(picks)), [label(p) for p in picks] if first else [])
-        panel.title.set_fontsize(9)
+        panel.set_yticks(
+            range(len(picks)), style.plain_names([label(p) for p in picks], 40) if first else []
+        )
     for panel in axes[len(names) :]:
         panel.set_visible(False)
     return figure
@@ -180,7 +183,3 @@ def _key(panel: Axes) -> None:
     for color, words in ((style.PROFILE, "from the profile"), (style.SOFTMAX, "without a solve")):
         panel.plot([], [], "o-", color=color, markersize=4, label=words)
     panel.legend(fontsize=8, frameon=False, labelcolor=style.INK, loc="upper right")
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 24 else name[:22] + "…"

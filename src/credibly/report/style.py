@@ -108,6 +108,18 @@ def plain(text: str, most: int = 30) -> str:
     return line.replace("$", r"\$")
 
 
+def plain_names(names: Sequence[str], most: int = 30) -> list[str]:
+    """Likewise many names; those that would be cut to the same words get their number in front."""
+    short = [plain(name, most) for name in names]
+    known: dict[str, set[str]] = {}
+    for cut, name in zip(short, names, strict=True):
+        known.setdefault(cut, set()).add(name)
+    return [
+        cut if len(known[cut]) == 1 else f"{k}: {plain(name, most - len(f'{k}: '))}"
+        for k, (cut, name) in enumerate(zip(short, names, strict=True))
+    ]
+
+
 def png(figure: Figure, *, dots: int = 130) -> bytes:
     """The figure as PNG bytes."""
     buffer = io.BytesIO()
