@@ -264,3 +264,24 @@ def test_long_names_of_sets_stay_apart_and_dollars_are_no_formula():
     assert study_page(result).count('src="data:image/png;base64,') == 3
     titles = [panel.get_title("left") for panel in study_figures.detection(StudyView(result)).axes]
     assert len(set(titles)) == 2
+
+
+@pytest.mark.parametrize(("common", "said"), [(0.9, True), (0.4, False)])
+def test_a_class_that_is_as_common_as_the_model_is_right_is_said_to_be(common, said):
+    part = rows("ordinary", count=200)
+    labels = torch.where(torch.arange(200) < 200 * common, 2, part.labels)
+    right = torch.arange(200) % 5 > 0  # 80 %
+    skewed = replace(part, labels=labels, predicted=torch.where(right, labels, (labels + 1) % 3))
+    text = " ".join(StudyView(summarise({"only": skewed}, resamples=10)).sentences())
+    share = 100 * int((labels == 2).sum()) / 200
+    assert (f"One class alone has {share:.1f} % of these labels" in text) == said
+
+
+def test_one_input_that_is_right_raises_no_doubt_about_labels():
+    part = rows("ordinary", count=1)
+    result = summarise(
+        {"only": replace(part, predicted=part.labels)}, resamples=5, settings={"classes": 2}
+    )
+    text = " ".join(StudyView(result).sentences())
+    assert "100.0 % of 1 ordinary input. " in text
+    assert "Guessing" not in text

@@ -55,6 +55,21 @@ def advice(result: StudyResult) -> list[str]:
     return [*found, _choice(result, scores, rows.correct[good])]
 
 
+def commonest(result: StudyResult) -> str:
+    """A warning where one label is so common that it alone is right as often as the model."""
+    rows, accuracy = result.rows.get(result.ordinary), result.sets[result.ordinary].accuracy
+    if rows is None or accuracy["model"] == 1:
+        return ""
+    labels = rows.labels[rows.complete()[1]]
+    share = float(labels.bincount().max()) / len(labels)
+    if accuracy["model"] > share:
+        return ""
+    return (
+        f"One class alone has {100 * share:.1f} % of these labels: to answer it always would be "
+        "right no less often than the model is."
+    )
+
+
 def _choice(result: StudyResult, scores: dict[str, Tensor], correct: Tensor) -> str:
     """Another score a rule can use, where one is clearly better than the default; else that."""
     usable = {name: values for name, values in scores.items() if name in SCORES}

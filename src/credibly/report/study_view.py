@@ -133,7 +133,11 @@ class StudyView:
 
     def sentences(self) -> list[str]:
         """The findings in plain words, also where they speak against the profile."""
-        found = [self._about_accuracy(), self._about_guessing(), *self._about_failures()]
+        found = [
+            self._about_accuracy(),
+            self._about_guessing() or study_advice.commonest(self.result),
+        ]
+        found += self._about_failures()
         found.append(self._about_most_credible())
         found += [self._about_others("shifted"), self._about_others("attacked")]
         found.append(self._about_credible_under_attack())
@@ -147,9 +151,10 @@ class StudyView:
         left = f" (left out for want of a profile: {part.left_out})" if part.left_out else ""
         return (
             f"The model is right on {100 * part.accuracy['model']:.1f} % of {part.samples} "
-            f"ordinary inputs{left}. A score is judged by how well it puts the wrong answers "
-            "last: the numbers below are error rates among the answered inputs, averaged over all "
-            "shares that one may choose to answer (AURC), so lower is better."
+            f"ordinary input{'s' if part.samples != 1 else ''}{left}. A score is judged by how "
+            "well it puts the wrong answers last: the numbers below are error rates among the "
+            "answered inputs, averaged over all shares that one may choose to answer (AURC), so "
+            "lower is better."
         )
 
     def _about_guessing(self) -> str:
@@ -158,6 +163,8 @@ class StudyView:
         if not isinstance(count, int) or count < 2 or not part.samples:
             return ""
         guess = 1 / count
+        if part.accuracy["model"] == 1:  # of a few inputs a guess could be, but that is no doubt
+            return ""
         if part.accuracy["model"] > guess + 2 * math.sqrt(guess * (1 - guess) / part.samples):
             return ""
         return (
