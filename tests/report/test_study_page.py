@@ -285,3 +285,15 @@ def test_one_input_that_is_right_raises_no_doubt_about_labels():
     text = " ".join(StudyView(result).sentences())
     assert "100.0 % of 1 ordinary input. " in text
     assert "Guessing" not in text
+
+
+@pytest.mark.parametrize("lacking", ["one", "two"])
+def test_a_score_that_one_set_lacks_is_not_called_best_and_stops_no_page(lacking):
+    study = {"plain": rows("ordinary")}
+    study |= {name: rows("outliers", shift=3.0, seed=len(name)) for name in ("one", "two")}
+    part = study[lacking]
+    gone = {**part.scores, "ratio": torch.full_like(part.scores["ratio"], torch.nan)}
+    study[lacking] = replace(part, scores=gone)
+    result = summarise(study, resamples=20)
+    assert StudyView(result).best_detector("outliers")[0] != "ratio"
+    assert "To flag inputs of no class (2 sets, in the mean)" in study_page(result)

@@ -120,11 +120,15 @@ class StudyView:
         return list(dict.fromkeys(chosen))
 
     def best_detector(self, kind: str) -> Pick | None:
-        """The score that flags a kind of sets best in the mean; None where there is none."""
+        """The score that flags a kind of sets best in the mean, of those that all of them have.
+
+        None where there is no such set.
+        """
         sets = list(self.of_kind(kind).values())
         if not sets:
             return None
-        known = [(name, far) for name in self.shown(sets[0].detection) for far in (False, True)]
+        names = [n for n in self.shown(sets[0].detection) if all(n in p.detection for p in sets)]
+        known = [(name, far) for name in names for far in (False, True)]
         return max(known, key=lambda pick: _mean(auroc_of(part, pick).value for part in sets))
 
     def enough_inputs(self, part: SetResult) -> bool:
