@@ -165,3 +165,20 @@ def test_an_attack_in_place_of_a_function_of_eps_is_refused():
     given = {"attacks": {"pgd": cr.PGD(eps=0.1)}, "radii": [0.1], "system": cr.System.bare()}
     with pytest.raises(cr.InvalidArgumentError, match=r"got a PGD as 'pgd'.*lambda eps"):
         cr.try_attacks(clf, X, LABELS, **given)
+
+
+@pytest.mark.parametrize(("wrong", "came"), [(3, "0 to 3"), (-1, "-1 to 2"), (0.5, "float")])
+def test_numbers_that_are_no_classes_are_refused_by_a_system(wrong, came):
+    clf = cr.Classifier(torch.nn.Linear(3, 3).double())
+    classes = torch.tensor([*LABELS[1:].tolist(), wrong])
+    with pytest.raises(cr.InvalidArgumentError, match=f"labels.*from 0 to 2, got .*{came}"):
+        cr.System.bare().judge(clf, X, classes)
+    with pytest.raises(cr.InvalidArgumentError, match="target"):
+        cr.System.bare().judge(clf, X, LABELS, target=classes)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+def test_whole_numbers_of_any_size_are_labels_to_a_system(dtype):
+    clf, kind = cr.Classifier(torch.nn.Linear(3, 3).double()), cr.System.bare()
+    expected = kind.judge(clf, X, LABELS)
+    assert torch.equal(kind.judge(clf, X, LABELS.to(dtype)).success, expected.success)

@@ -210,6 +210,8 @@ class System:
         else:
             values = -losses_only(clf, x)
             profile = as_profile(values, values, x, x, ())
+        for name, classes in (("labels", labels), ("target", target)):
+            _check_known(name, classes, profile.fit.shape[1])
         with torch.no_grad():
             margin = self.margin(profile, labels, target)
             goal = self.goal(profile, labels, target)
@@ -286,4 +288,20 @@ def _one_each(name: str, classes: object, x: Tensor) -> Tensor:
             came=f"shape {tuple(found.shape)}",
             remedy="Pass the classes of these very inputs, in their order.",
         )
-    return found.to(x.device)
+    found = found.to(x.device)
+    return found if found.is_floating_point() or found.is_complex() else found.long()
+
+
+def _check_known(name: str, classes: Tensor | None, count: int) -> None:
+    """Refuse what is no class of the model."""
+    if classes is None or not len(classes):
+        return
+    whole = not classes.is_floating_point() and not classes.is_complex()
+    if not whole or bool(((classes < 0) | (classes >= count)).any()):
+        ends = f"{classes.min()} to {classes.max()}" if whole else f"{classes.dtype}"
+        raise InvalidArgumentError(
+            name,
+            expected=f"whole numbers from 0 to {count - 1}",
+            came=ends,
+            remedy="Number the classes in the order of the model's outputs.",
+        )
