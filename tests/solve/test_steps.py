@@ -8,7 +8,7 @@ import torch
 import credibly as cr
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.solve.base import reach, rounding_of
-from credibly.solve.lbfgs import _direction, _pair, _shorter, Memory
+from credibly.solve.lbfgs import Memory, _direction, _pair, _shorter
 from credibly.solve.linear import conjugate_gradients
 from credibly.solve.loop import _prefer_converged, _StoppingRule, solve
 from tests.reference import models
