@@ -97,6 +97,13 @@ def test_the_profile_itself_has_a_finite_density():
     assert bool(log_joint(PROBLEM, PROFILE.perturbed, PROFILE.credibility, t=10.0).isfinite().all())
 
 
+def test_a_loss_below_its_shift_is_forgiven_only_where_rounding_explains_it():
+    losses, eps = losses_at(X0), torch.finfo(torch.float64).eps
+    rounded, below = (log_joint(PROBLEM, X0, -(1 + s) * losses, t=1.0) for s in (4 * eps, 1e-9))
+    torch.testing.assert_close(rounded, log_joint(PROBLEM, X0, -losses, t=1.0))
+    assert below.tolist() == [-math.inf] * 3
+
+
 def test_shapes_signs_and_t_are_checked():
     with pytest.raises(cr.InvalidArgumentError, match="`credences`"):
         log_joint(PROBLEM, X0, torch.ones(3, 5).double(), t=1.0)

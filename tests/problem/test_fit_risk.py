@@ -69,3 +69,23 @@ def test_the_free_gradient_leaves_out_what_pushes_against_a_bound():
             g, at_top, at_bottom = point.gradient[n, i], x[n, i] >= 1, x[n, i] <= -1
             stuck = (at_top and g < 0) or (at_bottom and g > 0)
             assert free[n, i] == (0.0 if stuck else g)
+
+
+def test_relative_stationarity_weighs_what_is_free_against_both_pulls():
+    p = problem(bounds=(-1.0, 1.0))
+    x = (p.x0 + 0.3).clamp(-1, 1)
+    point = p.evaluate(x)
+    found = p.relative_stationarity(point)
+    felt = 0
+    for n in range(3):
+        risk = 2 * (x[n] - p.x0[n])
+        fit = point.gradient[n] - risk
+        free = [
+            float(g)
+            for g, v in zip(point.gradient[n], x[n], strict=True)
+            if not ((v >= 1 and g < 0) or (v <= -1 and g > 0))
+        ]
+        felt += 8 - len(free)
+        size = sum(g**2 for g in free) ** 0.5
+        assert abs(float(found[n]) - size / float(risk.norm() + fit.norm())) < 1e-12
+    assert felt > 0, "no bound is felt: nothing to see"

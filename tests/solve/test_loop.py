@@ -156,3 +156,21 @@ def test_a_stage_that_left_where_the_model_is_finite_does_not_cost_the_next():
     expected = cr.credibility(cr.Classifier(net), x0, gamma=30.0, solver=cr.LBFGS())
     assert set(found.status) == {cr.Status.CONVERGED}
     assert torch.allclose(found.perturbed, expected.perturbed, atol=1e-6)
+
+
+def test_a_point_without_a_gradient_is_not_what_the_next_stage_starts_from():
+    net, x0 = models.smooth_network(), models.inputs(2)
+
+    def broken(x):  # as good a value as ever, but no gradient a little way off
+        room = 1e-3 - (x - x0[: len(x)]).norm(dim=1, keepdim=True)
+        return net(x) + 0 * (room * (room > 0)).sqrt()
+
+    class TwoStages(cr.Solver):
+        def stages(self):
+            return (*cr.GradientDescent(step=0.05, steps=5).stages(), *cr.LBFGS().stages())
+
+    p = replace(problem(2), classifier=cr.Classifier(broken))
+    found = solve(p, TwoStages(), chunk_size=2)
+    assert found.status.tolist() == [cr.Status.NON_FINITE_MODEL] * 2
+    assert bool((p.objective(found.x) < p.objective(x0)).all())
+    assert found.passes.tolist() == [3.0, 3.0]  # at x0, at the better point, at NaN

@@ -201,7 +201,7 @@ class _Rounds:
         part = self.problem.select(rows)
         inner = LBFGS(steps=steps, tolerance=self.goal, patience=8, decrease=1e-6)
         found = solve(part, inner, chunk_size=len(rows), start=self.at.x[rows])
-        self.at.passes[rows] += found.passes
+        self.at.passes[rows] += found.passes + 1
         self._note(rows, part, part.evaluate(found.x))
 
     def anneal(self, rows: Tensor, steps: int) -> None:
@@ -264,7 +264,6 @@ class _Rounds:
         """Keep a point that was evaluated with the duals of `part`, and the duals after it."""
         self.at.x[rows], self.at.losses[rows] = point.x, point.losses
         self.at.stationarity[rows] = part.relative_stationarity(point)
-        self.at.passes[rows] += 1
         self.at.multipliers[rows] = part.multipliers(point.losses)
         self.problem = replace(self.problem, duals=self.at.multipliers.clone())
 
