@@ -89,3 +89,13 @@ def test_relative_stationarity_weighs_what_is_free_against_both_pulls():
         size = sum(g**2 for g in free) ** 0.5
         assert abs(float(found[n]) - size / float(risk.norm() + fit.norm())) < 1e-12
     assert felt > 0, "no bound is felt: nothing to see"
+
+
+def test_bounds_of_each_sample_stay_with_it():
+    rows = torch.arange(3).double()[:, None].expand(3, 8)
+    p = problem(bounds=(-rows, rows))
+    far = torch.full((3, 8), 9.0).double()
+    assert p.project(far)[:, 0].tolist() == [0.0, 1.0, 2.0]
+    chosen = p.select(torch.tensor([2, 0]))
+    assert chosen.project(far[:2])[:, 0].tolist() == [2.0, 0.0]
+    assert chosen.project(-far[:2])[:, 0].tolist() == [-2.0, 0.0]

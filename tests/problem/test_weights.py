@@ -167,3 +167,11 @@ def test_a_sample_with_infinite_losses_is_no_reason_to_blame_gamma():
     found = cr.credibility(clf, torch.tensor([[0.0, 0.0], [1.0, 2.0]]).double(), gamma=1.0)
     assert found.status[0] == cr.Status.NON_FINITE_MODEL
     assert found.status[1] == cr.Status.CONVERGED
+
+
+def test_auto_gamma_skips_samples_whose_gradients_are_not_finite():
+    # finite losses everywhere, and no gradient where the first feature is 7
+    broken = cr.Classifier(lambda x: CLF.net(x) + 0 * (x[:, :1] - 7.0).abs().sqrt())
+    x = torch.cat([X, X[:1]])
+    x[-1, 0] = 7.0
+    assert cr.auto_gamma(broken, x) == pytest.approx(cr.auto_gamma(CLF, X), rel=1e-12)

@@ -121,7 +121,7 @@ def test_what_cannot_be_met_is_infeasible_and_costs_nobody_else_anything():
     assert found.status[1] is found.status[2] is Feasibility.INFEASIBLE
     assert found.risk[1:3].tolist() == [float("inf")] * 2
     assert found.status[3] is Feasibility.UNSOLVED
-    for name in ("x", "risk", "losses", "violation", "multipliers"):
+    for name in ("x", "risk", "losses", "violation", "multipliers", "stationarity"):
         assert bool(getattr(found, name)[3].isnan().all()), name  # not those of a stand-in
     assert found.status[0] is Feasibility.SOLVED
     assert torch.allclose(found.x[0], alone.x[0], atol=1e-7)
@@ -259,3 +259,18 @@ def test_a_smooth_model_that_is_slow_at_first_is_not_taken_for_a_rough_one():
         )  # fmt: skip
         assert by_scipy.success
         assert float(found.risk[n]) == pytest.approx(by_scipy.fun, rel=2e-4)
+
+
+def test_a_violation_however_small_is_mended():
+    clf, x0 = cr.Classifier(models.smooth_network()), models.inputs(2)
+    with torch.no_grad():
+        losses = clf.losses(x0)
+    c = torch.full_like(losses, -torch.inf)
+    c[:, 0] = 1e-4 - losses[:, 0]
+    found = solve_constrained(clf, x0, c)
+    assert set(found.status) == {Feasibility.SOLVED}
+    torch.testing.assert_close(found.losses[:, 0], -c[:, 0], rtol=0, atol=1e-7)
+    for n in range(2):  # to first order the way is the violation over the slope
+        point = x0[n : n + 1].clone().requires_grad_()
+        (slope,) = torch.autograd.grad(clf.losses(point)[0, 0], point)
+        assert float(found.risk[n].sqrt()) == pytest.approx(1e-4 / float(slope.norm()), rel=1e-2)

@@ -366,3 +366,14 @@ def test_a_training_step_in_half_precision_solves_its_system_in_full(curvature):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = gradient()
     assert torch.allclose(found, expected, atol=0.05 * float(expected.abs().max()))
+
+
+def test_no_more_products_are_used_than_were_asked_for():
+    clf, x0 = cr.Classifier(models.smooth_network()), models.inputs(2)
+    profile = cr.credibility(clf, x0, gamma=2.0, solver=cr.LBFGS(tolerance=1e-11))
+    exact = gradient_by_input(clf, profile, "full", products=60, accuracy=1e-13)
+    errors = [
+        float((gradient_by_input(clf, profile, "full", products=k, accuracy=0.0) - exact).norm())
+        for k in (1, 3, 8)
+    ]
+    assert errors[0] > 2 * errors[1] > 1e3 * errors[2]

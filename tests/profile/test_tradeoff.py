@@ -224,3 +224,49 @@ def test_assumption_2_is_not_needed_for_a_minimum(smooth):
     assert float(torch.linalg.eigvalsh(bends).min()) < -1e-2  # some l_k^2 bends down
     assert bool((fails[:, n] < 1).all())  # at every radius
     assert float(torch.linalg.eigvalsh(whole).min()) > 0.1  # F does not
+
+
+def unfinished(bounds=None):
+    """A profile short of its minimum, so that gradients are left there."""
+    clf, x0 = cr.Classifier(models.smooth_network()), models.inputs(3).clamp(-1, 1)
+    rough = cr.GradientDescent(steps=2, step=0.02)
+    return clf, cr.credibility(clf, x0, gamma=5.0, solver=rough, bounds=bounds)
+
+
+def margins_by_hand(clf, profile, others):
+    """(F(x') - F(x+)) / F(x+) of one x' a sample, from the definition."""
+    own, there = (
+        (x - profile.x0).square().sum(1) + clf.losses(x).detach().square().sum(1) / 5.0
+        for x in (profile.perturbed, others)
+    )
+    return (there - own) / own
+
+
+def test_gradient_directions_are_up_and_down_the_objective_and_the_fit():
+    clf, profile = unfinished()
+    found = cr.try_tradeoff(clf, profile, radii=(0.2,), directions=1).margins["gradient directions"]
+    x = profile.perturbed.clone().requires_grad_()
+    (by_fit,) = torch.autograd.grad((clf.losses(x).square() / 5.0).sum(), x)
+    size = 0.2 * profile.risk.sqrt()[:, None]
+    for column, slope in enumerate((by_fit + 2 * (profile.perturbed - profile.x0), by_fit)):
+        move = size * slope / slope.norm(dim=1, keepdim=True)
+        for k, sign in enumerate((-1, 1)):
+            expected = margins_by_hand(clf, profile, profile.perturbed + sign * move)
+            torch.testing.assert_close(found[:, 2 * column + k], expected)
+    assert bool((found[:, 0] < 0).all()), "downhill nothing was found: nothing to see"
+
+
+def test_what_lies_outside_the_bounds_is_tried_at_the_nearest_point_inside():
+    clf, profile = unfinished(bounds=(-1.0, 1.0))
+    far = profile.perturbed + 3.0
+    found = cr.try_tradeoff(clf, profile, others={"far": far}, directions=1).margins["far"][:, 0]
+    torch.testing.assert_close(found, margins_by_hand(clf, profile, far.clamp(-1, 1)))
+
+
+def test_chunks_do_not_change_what_is_tried_of_assumption_2():
+    clf, profile = unfinished()
+    whole, parts = (
+        cr.try_assumption_2(clf, profile, directions=4, chunk_size=size) for size in (3, 1)
+    )
+    torch.testing.assert_close(whole.worst, parts.worst, rtol=1e-6, atol=1e-15)
+    assert torch.equal(whole.by_radius, parts.by_radius)

@@ -50,6 +50,13 @@ def test_progress_never_falls_and_ends_at_one():
     assert seen[-1] == pytest.approx(1.0)
 
 
+def test_progress_is_the_share_of_the_steps_taken():
+    seen = []
+    slow = cr.GradientDescent(step=1e-6, steps=4, patience=None, tolerance=0.0)
+    solve(problem(4), slow, chunk_size=2, tick=seen.append)
+    assert seen == pytest.approx([k / 8 for k in (1, 2, 3, 4, 4, 5, 6, 7, 8, 8)])
+
+
 def test_a_step_limit_is_called_so_and_returns_the_best_point():
     p = problem()
     short = solve(p, cr.GradientDescent(step=0.01, steps=3), chunk_size=5)
@@ -158,19 +165,56 @@ def test_a_stage_that_left_where_the_model_is_finite_does_not_cost_the_next():
     assert torch.allclose(found.perturbed, expected.perturbed, atol=1e-6)
 
 
-def test_a_point_without_a_gradient_is_not_what_the_next_stage_starts_from():
-    net, x0 = models.smooth_network(), models.inputs(2)
+def without_gradients(x0, least=0.0):
+    """As good a value as ever, but no gradient from a distance of 1e-3 (or of nothing) on."""
+    net = models.smooth_network()
 
-    def broken(x):  # as good a value as ever, but no gradient a little way off
-        room = 1e-3 - (x - x0[: len(x)]).norm(dim=1, keepdim=True)
+    def broken(x):
+        nearest = torch.cdist(x.detach(), x0).argmin(1)
+        room = 1e-3 - least - (x - x0[nearest]).norm(dim=1, keepdim=True)
         return net(x) + 0 * (room * (room > 0)).sqrt()
 
+    return replace(problem(len(x0)), classifier=cr.Classifier(broken), x0=x0)
+
+
+def test_a_point_without_a_gradient_is_not_what_the_next_stage_starts_from():
     class TwoStages(cr.Solver):
         def stages(self):
             return (*cr.GradientDescent(step=0.05, steps=5).stages(), *cr.LBFGS().stages())
 
-    p = replace(problem(2), classifier=cr.Classifier(broken))
+    p = without_gradients(models.inputs(2))
     found = solve(p, TwoStages(), chunk_size=2)
     assert found.status.tolist() == [cr.Status.NON_FINITE_MODEL] * 2
-    assert bool((p.objective(found.x) < p.objective(x0)).all())
+    assert bool((p.objective(found.x) < p.objective(p.x0)).all())
     assert found.passes.tolist() == [3.0, 3.0]  # at x0, at the better point, at NaN
+
+
+def test_without_a_gradient_at_x0_nothing_is_tried():
+    p = without_gradients(models.inputs(2), least=1.0)
+    found = solve(p, cr.LBFGS(), chunk_size=2)
+    assert found.status.tolist() == [cr.Status.NON_FINITE_MODEL] * 2
+    assert found.passes.tolist() == [1.0, 1.0]
+    assert found.steps.tolist() == [0, 0]
+    assert torch.equal(found.x, p.x0)
+
+
+def test_the_best_point_may_be_one_that_the_solver_refused():
+    p = without_gradients(models.inputs(2))
+    found = solve(p, cr.LBFGS(), chunk_size=2)
+    assert bool((p.risk(found.x) > 1e-6).all())  # where the solver itself could not go on from
+
+
+class Settled(FitRiskProblem):
+    """A problem in which no gradient is left anywhere."""
+
+    def evaluate(self, x, multipliers=None):
+        return replace(super().evaluate(x, multipliers), gradient=torch.zeros_like(x))
+
+
+def test_a_vanishing_gradient_is_the_goal_unless_it_is_met_at_x0():
+    p = problem(2)
+    p = Settled(p.classifier, p.x0, p.weights)
+    start = p.x0.clone()
+    start[1] += 0.01
+    found = solve(p, cr.LBFGS(), chunk_size=2, start=start)
+    assert found.status.tolist() == [cr.Status.NO_GRADIENT, cr.Status.CONVERGED]

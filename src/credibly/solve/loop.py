@@ -177,7 +177,7 @@ class _Active:
 
     def keep_best(self, visited: Point) -> None:
         """Take what was just evaluated where it is the best so far."""
-        better = self.open & (visited.objective < self.best.objective)
+        better = visited.objective < self.best.objective
         self.best = self.best.replaced(visited, better)
 
     @staticmethod
