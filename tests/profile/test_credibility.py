@@ -229,3 +229,12 @@ def test_float32_and_scipy_agree_to_single_precision():
     for n in range(3):
         x, _ = oracles.by_scipy(matrix, offset, x0[n].double(), np.full(4, 20.0))
         assert torch.allclose(p.perturbed[n].double(), torch.as_tensor(x), atol=1e-3)
+
+
+def test_a_sample_that_cannot_be_evaluated_costs_no_passes():
+    x0 = models.inputs(3, 6)
+    x0[1, 2] = torch.nan
+    profile = cr.credibility(models.affine_classifier(), x0, gamma=20.0, solver=cr.GaussNewton())
+    # at x0, a Jacobian of 4 outputs there and one after the step, the step; then x0 and x+ again
+    each = 1 + 2 * (1 / 3 + 4 * 2 / 3) + 1 + 2 / 3 + 1
+    assert profile.passes.tolist() == pytest.approx([each, 0.0, each])

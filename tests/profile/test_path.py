@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -131,3 +132,36 @@ def test_the_advice_along_a_path_says_that_few_steps_are_meant():
 def test_gammas_in_quotes_are_refused():
     with pytest.raises(cr.InvalidArgumentError, match=r"`gammas`.*without quotes: 200"):
         cr.credibility_path(cr.Classifier(models.relu_network()), models.inputs(2), [1.0, "200"])
+
+
+def test_progress_is_the_share_of_the_gammas_done():
+    seen = []
+    cr.credibility_path(
+        models.affine_classifier(), models.inputs(2, 6), [20.0, 10.0, 5.0, 2.0],
+        solver=cr.LBFGS(), progress=seen.append,
+    )  # fmt: skip
+    assert seen == pytest.approx([0.25, 0.5, 0.75, 1.0])
+
+
+def test_a_sample_without_an_answer_at_one_gamma_has_no_switching_gamma():
+    clf, x0 = models.affine_classifier(), models.inputs(3, 6)
+    path = cr.credibility_path(clf, x0, [20.0, 5.0], solver=cr.LBFGS())
+    codes = path.profiles[1].codes.clone()
+    codes[1] = int(cr.Status.NON_FINITE_MODEL)
+    lost = cr.CredibilityPath(
+        path.gammas, (path.profiles[0], replace(path.profiles[1], codes=codes))
+    )
+    assert lost.switching_gamma().isnan().tolist() == [False, True, False]
+    assert "1 could not be solved" in lost.summary()
+
+
+def test_bounds_are_kept_and_written_down_along_the_path():
+    clf, x0 = cr.Classifier(models.smooth_network(seed=6)), models.inputs(3).clamp(-0.5, 0.5)
+    path = cr.credibility_path(clf, x0, [20.0, 2.0], solver=cr.LBFGS(), bounds=(-0.5, 0.5))
+    assert [profile.settings.bounds for profile in path.profiles] == [(-0.5, 0.5)] * 2
+    assert float(path.profiles[1].perturbed.abs().max()) == 0.5
+
+
+def test_chunks_of_nothing_are_refused():
+    with pytest.raises(cr.InvalidArgumentError, match="`chunk_size`"):
+        cr.credibility_path(models.affine_classifier(), models.inputs(2, 6), [2, 1], chunk_size=0)

@@ -1,6 +1,7 @@
 """Single steps and rules of stopping, each against another implementation or a closed form."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -269,3 +270,36 @@ def test_conjugate_gradients_stop_where_the_matrix_is_not_positive():
     right = torch.ones(2, 2).double()
     found, _ = conjugate_gradients(lambda v: signs * v, right, most=5, accuracy=1e-9)
     assert found.tolist() == [[1.0, 1.0], [0.0, 0.0]]
+    # the first direction is fine, the second is not, and no third is tried
+    bent = torch.tensor([[3.0, 1.0, -1.0]]).double()
+    found, _ = conjugate_gradients(
+        lambda v: bent * v, torch.ones(1, 3).double(), most=9, accuracy=0
+    )
+    assert found.tolist() == [[1.0, 1.0, 1.0]]
+
+
+@pytest.mark.parametrize(("share", "taken"), [(2e-4, True), (5e-5, False)])
+def test_armijo_asks_for_a_ten_thousandth_of_what_the_slope_predicts(share, taken):
+    p = problem(2)
+    state = cr.LBFGS().begin(p, p.evaluate(p.x0))
+    predicted = (state.point.gradient * state.direction).sum(1)
+    gained = p.objective(p.x0 + state.direction) - share * predicted
+    state = replace(state, point=replace(state.point, objective=gained))
+    after = cr.LBFGS().advance(p, state)
+    assert torch.equal(after.point.x, p.x0 + state.direction if taken else p.x0)
+
+
+def test_directions_leave_alone_what_a_bound_holds():
+    p = problem(2, gamma=2.0)
+    point = p.evaluate(p.x0)
+    held = torch.arange(8) < 3
+    low = torch.where(held & (point.gradient > 0), p.x0, -9.0)
+    high = torch.where(held & (point.gradient < 0), p.x0, 9.0)
+    p = replace(p, bounds=(low, high))
+    g = torch.Generator().manual_seed(2)
+    step = torch.randn(2, 8, generator=g, dtype=torch.float64)
+    curved = 2 * step + 0.1 * step.flip(1)
+    memory = Memory.empty(p.x0, 3).remember(step, curved, torch.ones(2).bool())
+    direction = _direction(p, point, memory)
+    assert bool((direction[:, held] == 0).all())
+    assert bool((direction[:, ~held] != 0).all())

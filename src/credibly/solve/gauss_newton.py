@@ -134,7 +134,7 @@ class GaussNewton(Stage[ProxLinearState]):
             _fit_of_outputs(problem),
             state.outputs,
             state.jacobian * free.unsqueeze(1),
-            shift * free,
+            shift,
             state.damping,
         )
         return problem.x0 + torch.where(free, u, shift).reshape_as(problem.x0), 0.0
