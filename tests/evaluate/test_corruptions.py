@@ -4,6 +4,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from scipy.ndimage import gaussian_filter
 
 import credibly as cr
 from credibly.data.sample import load_sample
@@ -123,3 +124,22 @@ def test_an_unknown_kind_gets_the_nearest_ones(kind, words):
     with pytest.raises(cr.InvalidArgumentError, match="gaussian noise") as caught:
         cr.Corruption(kind, 3)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("severity", "sigma"), [(1, 0.4), (3, 0.8), (5, 1.4)])
+def test_gaussian_blur_is_scipys_to_three_sigma_with_mirrored_edges(severity, sigma):
+    g = torch.Generator().manual_seed(4)
+    images = torch.rand(2, 3, 12, 15, generator=g, dtype=torch.float64)
+    found = cr.Corruption("gaussian blur", severity)(images)
+    expected = gaussian_filter(
+        images.numpy(), (0, 0, sigma, sigma), mode="mirror",
+        radius=(0, 0, math.ceil(3 * sigma), math.ceil(3 * sigma)),
+    )  # fmt: skip
+    torch.testing.assert_close(found, torch.as_tensor(expected), rtol=0, atol=1e-12)
+
+
+def test_the_same_image_is_turned_the_same_way_in_either_precision():
+    g = torch.Generator().manual_seed(4)
+    single = torch.rand(12, 1, 8, 8, generator=g)
+    turned = [cr.Corruption("rotation", 5)(images).double() for images in (single, single.double())]
+    torch.testing.assert_close(*turned, rtol=0, atol=1e-5)

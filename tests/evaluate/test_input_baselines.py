@@ -281,3 +281,30 @@ def test_a_seed_that_torch_cannot_take_is_refused(seed):
     for kind in (b.NoiseVote, b.MonteCarloDropout):
         with pytest.raises(cr.InvalidArgumentError, match=r"^`seed`"):
             kind(seed=seed)
+
+
+def test_dropout_layers_that_drop_nothing_are_none():
+    net = nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.0)).double().eval()
+    with pytest.raises(cr.ModelError, match="no dropout layer"):
+        b.MonteCarloDropout()(cr.Classifier(net), models.inputs(2, 6))
+
+
+def test_a_sample_that_nothing_pulls_stays_where_it_is():
+    flat = torch.tensor([1.0, 2.0, 4.0]).double()
+    clf = cr.Classifier(lambda x: 0.0 * x[:, :1] + flat)
+    x = models.inputs(2, 6)
+    found = b.OneGradientStep(gamma=5.0)(clf, x)
+    torch.testing.assert_close(found, b.FitCredibility()(clf, x))
+
+
+def test_one_step_ends_on_the_bounds_of_a_space():
+    net, x = models.smooth_network(), models.inputs(3).clamp(-0.5, 0.5)
+    clf = cr.Classifier(net)
+    found = b.OneGradientStep(gamma=2.0, step=2.0)(
+        cr.Classifier(net, space=cr.Space(bounds=(-0.5, 0.5))), x
+    )
+    point = x.clone().requires_grad_()
+    (slope,) = torch.autograd.grad((clf.losses(point).square() / 2.0).sum(), point)
+    moved = (x - 2.0 * slope).clamp(-0.5, 0.5)
+    assert not torch.equal(moved, x - 2.0 * slope)
+    torch.testing.assert_close(found, b.FitCredibility()(clf, moved))

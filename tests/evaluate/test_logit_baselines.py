@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 from torch import nn
 
 import credibly as cr
@@ -227,3 +227,37 @@ def test_a_temperature_is_fitted_to_lists_and_arrays_too():
     for junk in (None, "words", [["a", "b"]], [[1.0, 2.0], [1.0]]):
         with pytest.raises(cr.InvalidArgumentError, match=r"^`logits`"):
             b.TemperatureScaled.fit(junk, [0])
+
+
+def test_losses_of_single_precision_outputs_are_taken_in_double():
+    outputs = torch.tensor([[12.0, -14.0, -13.5], [0.3, 20.0, -19.0]])  # float32
+    single, double = cr.Classifier(lambda x: x, loss="logistic"), outputs.double()
+    found = b.FitCredibility()(single, outputs)
+    torch.testing.assert_close(found, b.FitCredibility()(single, double), rtol=1e-12, atol=0)
+
+
+def test_the_fitted_temperature_is_the_root_that_brent_finds():
+    g = torch.Generator().manual_seed(5)
+    z = 3 * torch.randn(60, 4, generator=g, dtype=torch.float64)
+    labels = torch.multinomial((0.4 * z).softmax(1), 1, generator=g).squeeze(1)
+
+    def slope(beta):
+        p = (beta * z).softmax(1)
+        return float(((p * z).sum(1) - z[torch.arange(60), labels]).mean())
+
+    expected = 1 / brentq(slope, 1e-3, 10.0, xtol=1e-14)
+    found = b.TemperatureScaled.fit(z, labels).temperature
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_temperature_may_be_far_from_that_of_the_logits():
+    # with p = 51 / 100 right, beta is the log odds of p
+    z = torch.tensor([[1.0, 0.0]]).double().expand(100, 2)
+    labels = (torch.arange(100) >= 51).long()
+    found = b.TemperatureScaled.fit(z, labels).temperature
+    assert found == pytest.approx(1 / math.log(51 / 49), rel=1e-9)
+
+
+def test_no_samples_fit_no_temperature():
+    with pytest.raises(cr.InvalidArgumentError, match="`labels`"):
+        b.TemperatureScaled.fit(torch.zeros(0, 3), torch.zeros(0).long())

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 import credibly as cr
+from credibly.profile.credibility import _assemble_chunk
+from credibly.solve.loop import Solution
 from tests.reference import models, oracles
 
 GAMMA = 30.0
@@ -238,3 +240,31 @@ def test_a_sample_that_cannot_be_evaluated_costs_no_passes():
     # at x0, a Jacobian of 4 outputs there and one after the step, the step; then x0 and x+ again
     each = 1 + 2 * (1 / 3 + 4 * 2 / 3) + 1 + 2 / 3 + 1
     assert profile.passes.tolist() == pytest.approx([each, 0.0, each])
+
+
+def test_an_answer_worse_than_x0_is_x0_in_every_number():
+    clf, x0 = models.affine_classifier(), models.inputs(4, 6)
+    good = cr.credibility(clf, x0, gamma=20.0, solver=cr.LBFGS())
+    x = good.perturbed.clone()
+    x[:2] += 50.0
+    x[3] = torch.nan
+    ended = [cr.Status.CONVERGED, cr.Status.STEP_LIMIT, cr.Status.CONVERGED, cr.Status.STALLED]
+    solution = Solution(x, torch.tensor(ended, dtype=torch.int8), good.steps, good.passes)
+    problem = cr.FitRiskProblem(clf, x0, torch.full((4,), 20.0).double())
+    found = _assemble_chunk(problem, solution, good.settings)
+    back = [0, 1, 3]
+    # only the first had been called stationary, which x0 is not
+    assert found.status == (cr.Status.STALLED, *ended[1:])
+    assert torch.equal(found.perturbed[back], x0[back])
+    assert torch.equal(found.credibility[back], found.fit[back])
+    assert found.risk[back].tolist() == [0.0] * 3
+    torch.testing.assert_close(found.multipliers[back], -2 * found.fit[back] / 20.0)
+    torch.testing.assert_close(found.credibility[2], good.credibility[2])
+
+
+def test_infinite_inputs_break_no_bounds():
+    x0 = models.inputs(3, 6).clamp(-1, 1)
+    x0[1, 2] = torch.inf
+    profile = cr.credibility(models.affine_classifier(), x0, gamma=20.0, bounds=(-1.0, 1.0))
+    assert profile.status[1] is cr.Status.NON_FINITE_INPUT
+    assert profile.usable.tolist() == [True, False, True]
