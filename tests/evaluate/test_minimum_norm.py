@@ -153,3 +153,28 @@ def test_without_foolbox_the_extra_is_named(monkeypatch):
         minimum_norm_attacks(
             Classifier(models.smooth_network()), models.inputs(2), bounds=(-9.0, 9.0)
         )
+
+
+def test_a_model_that_is_not_finite_at_a_row_costs_the_others_nothing():
+    clf, x, _ = affine_binary()
+    bad = x[1, 0].clone()
+    broken = Classifier(lambda u: clf.logits(u) + torch.where(u[:, :1] == bad, torch.nan, 0.0))
+    settings = {"bounds": (-50.0, 50.0), "attacks": ["deepfool"]}
+    found = minimum_norm_attacks(broken, x, **settings)["deepfool"]
+    assert torch.equal(found[1], x[1])
+    rest = [0, 2, 3, 4, 5]
+    alone = minimum_norm_attacks(clf, x[rest], **settings)["deepfool"]
+    torch.testing.assert_close(found[rest], alone)
+
+
+def test_where_no_row_is_finite_all_of_them_stand():
+    clf, x, _ = affine_binary(2)
+    x[:, 0] = torch.nan
+    found = minimum_norm_attacks(clf, x, bounds=(-50.0, 50.0), attacks=["deepfool"])["deepfool"]
+    assert torch.equal(found.nan_to_num(7.0), x.nan_to_num(7.0))
+
+
+def test_a_network_in_training_mode_is_refused():
+    net = nn.Sequential(nn.Linear(5, 3), nn.Dropout(0.5)).double().train()
+    with pytest.raises(cr.CrediblyError, match="eval"):
+        minimum_norm_attacks(Classifier(net), torch.zeros(2, 5).double(), bounds=(-1.0, 1.0))
