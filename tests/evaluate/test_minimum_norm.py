@@ -155,15 +155,16 @@ def test_without_foolbox_the_extra_is_named(monkeypatch):
         )
 
 
-def test_a_model_that_is_not_finite_at_a_row_costs_the_others_nothing():
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_that_is_not_finite_at_a_row_costs_the_others_nothing(name):
     clf, x, _ = affine_binary()
     bad = x[1, 0].clone()
     broken = Classifier(lambda u: clf.logits(u) + torch.where(u[:, :1] == bad, torch.nan, 0.0))
-    settings = {"bounds": (-50.0, 50.0), "attacks": ["deepfool"]}
-    found = minimum_norm_attacks(broken, x, **settings)["deepfool"]
+    settings = {"bounds": (-50.0, 50.0), "attacks": [name]}
+    found = minimum_norm_attacks(broken, x, **settings)[name]
     assert torch.equal(found[1], x[1])
     rest = [0, 2, 3, 4, 5]
-    alone = minimum_norm_attacks(clf, x[rest], **settings)["deepfool"]
+    alone = minimum_norm_attacks(clf, x[rest], **settings)[name]
     torch.testing.assert_close(found[rest], alone)
 
 
