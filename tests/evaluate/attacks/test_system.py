@@ -154,7 +154,9 @@ def test_the_deployed_solver_is_the_one_of_the_system():
 def test_classes_of_other_inputs_are_refused(count):
     clf = cr.Classifier(torch.nn.Linear(3, 3).double())
     classes = torch.arange(count) % 3
-    with pytest.raises(cr.InvalidArgumentError, match=f"labels.*one class a sample, {len(X)}, got"):
+    with pytest.raises(
+        cr.InvalidArgumentError, match=f"labels.*{len(X)} whole numbers, one a sample, got"
+    ):
         cr.System.bare().judge(clf, X, classes)
     with pytest.raises(cr.InvalidArgumentError, match="target"):
         cr.System.bare().judge(clf, X, LABELS, target=classes)
@@ -171,7 +173,7 @@ def test_an_attack_in_place_of_a_function_of_eps_is_refused():
 def test_numbers_that_are_no_classes_are_refused_by_a_system(wrong, came):
     clf = cr.Classifier(torch.nn.Linear(3, 3).double())
     classes = torch.tensor([*LABELS[1:].tolist(), wrong])
-    with pytest.raises(cr.InvalidArgumentError, match=f"labels.*from 0 to 2, got .*{came}"):
+    with pytest.raises(cr.InvalidArgumentError, match=f"labels.*whole numbers.*got .*{came}"):
         cr.System.bare().judge(clf, X, classes)
     with pytest.raises(cr.InvalidArgumentError, match="target"):
         cr.System.bare().judge(clf, X, LABELS, target=classes)

@@ -6,15 +6,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NoReturn, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from credibly.decide.arguments import plain_labels
 from credibly.errors import InvalidArgumentError
 from credibly.evaluate.attacks.ball import Ball, Norm
 from credibly.evaluate.attacks.box import Box, check_box, plain_box
+from credibly.evaluate.attacks.classes import checked_classes
 from credibly.evaluate.attacks.noise import sample_keys, with_stream
 from credibly.evaluate.attacks.system import System, worst_verdict
 from credibly.model.checks import check_model
@@ -213,36 +213,6 @@ def keep_lower(best: Tensor, lowest: Tensor, x: Tensor, values: Tensor) -> tuple
     """The points with the smaller values, and these."""
     better = values < lowest
     return torch.where(per_sample(better, x), x, best), torch.where(better, values, lowest)
-
-
-def checked_classes(
-    name: str, classes: object, x: Tensor, count: int, *, unlike: Tensor | None = None
-) -> Tensor:
-    """Classes (n,) as whole numbers on the device of x, or a clear error."""
-    given = plain_labels(classes, name)
-    if given.is_floating_point() or given.dim() == 0 or len(x) != len(given):
-        _refuse_classes(name, len(x), count, f"shape {tuple(given.shape)} of {given.dtype}")
-    found = given.to(x.device).long()
-    if found.dim() != 1 or not bool(((found >= 0) & (found < count)).all()):
-        _refuse_classes(
-            name,
-            len(x),
-            count,
-            f"shape {tuple(found.shape)} with values in {int(found.min())} to {int(found.max())}",
-        )
-    if unlike is not None and bool((found == unlike).any()):
-        _refuse_classes(name, len(x), count, "a label as its own target")
-    return found
-
-
-def _refuse_classes(name: str, samples: int, count: int, came: str) -> NoReturn:
-    raise InvalidArgumentError(
-        name,
-        expected=f"{samples} whole numbers, one a sample, from 0 to {count - 1}",
-        came=came,
-        remedy="Pass classes as numbers, in the order of the model's outputs; targets differ from "
-        "the labels.",
-    )
 
 
 def _plain(clf: Classifier, x: Array) -> tuple[Classifier, Tensor]:

@@ -9,8 +9,8 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from credibly.decide.arguments import plain_labels
 from credibly.errors import InvalidArgumentError
+from credibly.evaluate.attacks.classes import checked_classes
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only, ordinary, undisturbed
 from credibly.problem.fit_risk import FitRiskProblem
@@ -196,8 +196,8 @@ class System:
         self, clf: Classifier, x: Tensor, labels: Labels, *, target: Tensor | None = None
     ) -> Outcome:
         """Decide with the deployed solver, `chunk_size` samples at a time."""
-        parts, labels = [], _one_each("labels", labels, x)
-        target = None if target is None else _one_each("target", target, x)
+        parts, labels = [], checked_classes("labels", labels, x, None)
+        target = None if target is None else checked_classes("target", target, x, None)
         for rows in torch.split(torch.arange(len(x), device=x.device), self.chunk_size):
             wanted = None if target is None else target[rows]
             parts.append(self._judge(clf, x[rows], labels[rows], wanted))
@@ -211,7 +211,8 @@ class System:
             values = -losses_only(clf, x)
             profile = as_profile(values, values, x, x, ())
         for name, classes in (("labels", labels), ("target", target)):
-            _check_known(name, classes, profile.fit.shape[1])
+            if classes is not None:
+                checked_classes(name, classes, x, profile.fit.shape[1])
         with torch.no_grad():
             margin = self.margin(profile, labels, target)
             goal = self.goal(profile, labels, target)
@@ -276,32 +277,3 @@ def as_profile(
         codes=torch.full((count,), int(Status.CONVERGED), dtype=torch.int8, device=x0.device),
         settings=Settings(weights=weights, solver="", loss="", dtype=str(x0.dtype)),
     )
-
-
-def _one_each(name: str, classes: object, x: Tensor) -> Tensor:
-    """Classes (n,) on the device of x; more of them than inputs would pass unnoticed."""
-    found = plain_labels(classes, name)
-    if tuple(found.shape) != (len(x),):
-        raise InvalidArgumentError(
-            name,
-            expected=f"one class a sample, {len(x)}",
-            came=f"shape {tuple(found.shape)}",
-            remedy="Pass the classes of these very inputs, in their order.",
-        )
-    found = found.to(x.device)
-    return found if found.is_floating_point() or found.is_complex() else found.long()
-
-
-def _check_known(name: str, classes: Tensor | None, count: int) -> None:
-    """Refuse what is no class of the model."""
-    if classes is None or not len(classes):
-        return
-    whole = not classes.is_floating_point() and not classes.is_complex()
-    if not whole or bool(((classes < 0) | (classes >= count)).any()):
-        ends = f"{classes.min()} to {classes.max()}" if whole else f"{classes.dtype}"
-        raise InvalidArgumentError(
-            name,
-            expected=f"whole numbers from 0 to {count - 1}",
-            came=ends,
-            remedy="Number the classes in the order of the model's outputs.",
-        )
