@@ -5,10 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +15,7 @@ from rich.console import Console
 
 from credibly.cli import options as o
 from credibly.errors import FileFormatError, OutputError
+from credibly.model.whole_files import whole_file
 
 if TYPE_CHECKING:
     from credibly.decide.rules import Answers
@@ -163,20 +162,14 @@ def _cell(value: object) -> object:
 
 def _write_whole(out: Path, write: Any) -> None:
     """Write the file whole or not at all."""
-    temporary = out.with_name(f"{out.name}.tmp")
     try:
-        write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(out)
+        with whole_file(out) as place:
+            write(place)
     except OSError as error:
         raise OutputError(
             f"{out} cannot be written: {error.strerror or error}",
             remedy="Choose another place, or make room.",
         ) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def _print(found: Answers, statuses: list[str], rule: str, out: Path) -> None:

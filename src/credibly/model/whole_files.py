@@ -24,6 +24,8 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     aside = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         yield aside
+        with aside.open("rb+") as file:  # on the disk before it takes the place of the old one
+            os.fsync(file.fileno())
         if target.exists():
             aside.chmod(stat.S_IMODE(target.stat().st_mode))
         aside.replace(target)
