@@ -7,6 +7,7 @@ import torch
 
 import credibly as cr
 from tests.reference import models, oracles
+from tests.reference.counting import counting
 
 SOLVERS = {
     "hybrid": cr.Hybrid(),
@@ -140,18 +141,9 @@ def test_bounds_are_kept_and_reached_points_are_minima_within_them(solver):
 
 
 def test_passes_are_counted_as_the_model_sees_them(solver):
-    net = models.smooth_network()
     seen = {"forward": 0, "backward": 0}
-
-    def counted(x):
-        seen["forward"] += len(x)
-        z = net(x)
-        if z.requires_grad:
-            z.register_hook(lambda g: seen.__setitem__("backward", seen["backward"] + len(g)))
-        return z
-
-    x0 = models.inputs(4)
-    profile = cr.credibility(cr.Classifier(counted), x0, gamma=GAMMA, solver=solver)
+    clf = counting(models.smooth_network(), seen)
+    profile = cr.credibility(clf, models.inputs(4), gamma=GAMMA, solver=solver)
     actual = seen["forward"] / 3 + seen["backward"] * 2 / 3
     # the look at the model before the solve costs a few rows that are nobody's
     slack = 8 + 0.02 * actual

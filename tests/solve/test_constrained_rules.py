@@ -8,19 +8,7 @@ from credibly import Feasibility, solve_constrained
 from credibly.problem.constrained import AugmentedProblem
 from credibly.solve.constrained import Iterate, _first_penalty, _Rounds, starting_point
 from tests.reference import models
-
-
-def counting(net, seen):
-    """The net, telling how many rows it saw forwards and backwards."""
-
-    def counted(x):
-        seen["forward"] += len(x)
-        z = net(x)
-        if z.requires_grad:
-            z.register_hook(lambda g: seen.__setitem__("backward", seen["backward"] + len(g)))
-        return z
-
-    return cr.Classifier(counted)
+from tests.reference.counting import counting
 
 
 @pytest.mark.parametrize(

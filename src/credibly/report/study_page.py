@@ -130,10 +130,10 @@ def _cell(part: SetResult, score: str, reference: str) -> dict[str, str]:
     if score == reference:
         return {"text": text, "mark": ""}
     told = study_advice.enough_answers(part)
-    return {"text": text, "mark": _mark(gap.high < 0, gap.low > 0) if told else ""}
+    return {"text": text, "mark": _mark(better=gap.high < 0, worse=gap.low > 0) if told else ""}
 
 
-def _mark(better: bool, worse: bool) -> str:  # noqa: FBT001
+def _mark(*, better: bool, worse: bool) -> str:
     return "good" if better else "bad" if worse else ""
 
 
@@ -168,7 +168,7 @@ def _auroc_cell(view: StudyView, part: SetResult, pick: Pick) -> dict[str, str]:
     return {
         "text": _number(value.value),
         "ends": f"{_number(value.low)} to {_number(value.high)}",
-        "mark": _mark(gap.low > 0, gap.high < 0) if view.enough_inputs(part) else "",
+        "mark": _mark(better=gap.low > 0, worse=gap.high < 0) if view.enough_inputs(part) else "",
         "more": more,
     }
 
