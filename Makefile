@@ -22,12 +22,12 @@ types: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.solvers
 
-# make paper CHECKPOINTS=FOLDER CIFAR10=FOLDER FASHION_MNIST=FOLDER [DEVICE=cuda]
+# make paper CHECKPOINTS=FOLDER CIFAR10=FOLDER FASHION_MNIST=FOLDER [DEVICE=cuda] [OUT=FOLDER]
 DEVICE ?= cpu
 paper: $(INSTALLED)
 	$(BIN)/python -m experiments.paper --device $(DEVICE) \
 		$(if $(CHECKPOINTS),--checkpoints $(CHECKPOINTS)) $(if $(CIFAR10),--cifar10 $(CIFAR10)) \
-		$(if $(FASHION_MNIST),--fashion-mnist $(FASHION_MNIST))
+		$(if $(FASHION_MNIST),--fashion-mnist $(FASHION_MNIST)) $(if $(OUT),--out $(OUT))
 
 paper-small: $(INSTALLED)
 	$(BIN)/python -m experiments.paper --small --out .cache/paper-small

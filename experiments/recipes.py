@@ -50,6 +50,9 @@ class Recipe:
 
 RECIPES = {
     "cifar10-resnet18": Recipe("cifar10", "resnet18, no max-pool", 150, 250, augment=True),
+    "cifar10-resnet18-decoupled": Recipe(
+        "cifar10", "resnet18, no max-pool", 150, 250, augment=True, weight_decay=0.5, decoupled=True
+    ),
     "cifar10-densenet169": Recipe(
         "cifar10", "densenet169", 220, 250, augment=True, weight_decay=0.5, decoupled=True
     ),
