@@ -39,6 +39,14 @@ def test_the_steeper_copy_holds_its_predictions_less(plain):
     assert "(apart)" in found.summary()
 
 
+def test_a_single_input_is_no_several(plain):
+    both = {name: cr.Classifier(plain) for name in "ab"}
+    found = cr.compare(both, models.inputs(1), gamma=100.0)
+    assert "1 input; gamma" in found.summary()
+    assert "Only 1 input: the intervals" in found.summary()
+    assert repr(found).startswith("Comparison(1 input; ")
+
+
 @pytest.mark.parametrize(("count", "few"), [(2, True), (9, True), (10, False)])
 def test_so_few_samples_tell_nothing_apart(plain, count, few):
     x = models.inputs(count + 1)

@@ -298,8 +298,11 @@ def test_a_log_hears_how_many_inputs_of_all_sets_are_done(capsys, monkeypatch):
     more = ["--attack", "linf:0.05", "--out", "logged", "--chunk-size", "20"]
     assert credibly("evaluate", *BASE, *QUICK, *more) == 0
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "going on: 40 of 80 inputs were finished before"
-    assert lines[-1].startswith("80 of 80 inputs, ")
+    going, attacking, *_, solved, half = lines
+    assert going == "going on: 40 of 80 inputs were finished before"
+    assert attacking == "attacking: PGD linf 0.05"
+    assert solved.startswith("80 of 80 inputs, ")
+    assert half.startswith("1 of 2 sets with intervals, ")
 
 
 @pytest.mark.usefixtures("folder")

@@ -48,6 +48,12 @@ def result(study):
     return summarise(study, resamples=COUNT, seed=5)
 
 
+def test_progress_counts_the_sets(study):
+    seen = []
+    summarise(study, resamples=2, progress=seen.append)
+    assert seen == [0.0, 0.25, 0.5, 0.75]
+
+
 def close(found, expected):
     for name in ("value", "low", "high"):
         a, b = getattr(found, name), getattr(expected, name)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from credibly.cli import options as o
-from credibly.cli.progress import showing
+from credibly.cli.progress import line, showing
 from credibly.cli.spread import spread
 from credibly.errors import FileFormatError, InvalidArgumentError, OutputError
 
@@ -102,11 +102,8 @@ def _check(data: Path, out: Path, resamples: int) -> None:
 
 
 def _run(work: Evaluation, out: Path, resamples: int, console: Console) -> StudyResult:
-    from credibly.evaluate.shares import sizes_of
-
     try:
-        with _bar(sum(sizes_of(work.sets).values())) as tick:
-            return work.run(out, resamples=resamples, progress=tick)
+        return work.run(out, resamples=resamples, bar=_bar, tell=line)
     except KeyboardInterrupt:
         console.print("\nstopped; the same command goes on where it was", markup=False)
         raise typer.Exit(130) from None
@@ -125,8 +122,6 @@ def _print(console: Console, result: StudyResult, out: Path) -> None:
         console.print(str(out / name), markup=False, soft_wrap=True)
 
 
-def _bar(inputs: int) -> AbstractContextManager[Callable[[float], None]]:
-    columns = (
-        TextColumn("solving"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
-    return showing(inputs, "inputs", columns)
+def _bar(doing: str, total: int, what: str) -> AbstractContextManager[Callable[[float], None]]:
+    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return showing(total, what, columns)

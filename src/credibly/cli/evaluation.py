@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from credibly.evaluate.attacks.ball import Norm
 from credibly.evaluate.attacks.pgd import PGD
 from credibly.evaluate.baselines import LogitBaseline, all_baselines
 from credibly.evaluate.corruptions import KINDS, Corruption
+from credibly.evaluate.shares import sizes_of
 from credibly.evaluate.study import InputSet, Study
 from credibly.evaluate.study_result import StudyResult
 from credibly.evaluate.summary import summarise
@@ -37,6 +39,9 @@ from credibly.solve.hybrid import Hybrid
 from credibly.types import Bounds
 
 SEVERITIES = (1, 3, 5)
+
+Bar = Callable[[str, int, str], AbstractContextManager[Callable[[float], None]]]
+"""What is done, how many of what: a function of the share done, which shows it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,8 +126,13 @@ class Evaluation:
         }
         return Evaluation(study, sets, facts)
 
-    def run(self, out: Path, *, resamples: int, progress: Callable[[float], None]) -> StudyResult:
-        """Compute what is missing, and write the numbers, the rows and the page."""
+    def run(
+        self, out: Path, *, resamples: int, bar: Bar, tell: Callable[[str], None]
+    ) -> StudyResult:
+        """Compute what is missing, and write the numbers, the rows and the page.
+
+        Solving and the intervals each have a bar; that attacked inputs are being made is told.
+        """
         from credibly.report.study_page import study_page
 
         require_table_extra()
@@ -131,9 +141,12 @@ class Evaluation:
             out.mkdir(parents=True, exist_ok=True)
         with locked(out / "lock", out), writing(out):
             facts = self._agreed(out / "evaluation.json")
-            rows = self.study.run(self.sets, out, progress=progress)
+            sets = {name: _told(name, part, tell) for name, part in self.sets.items()}
+            with bar("solving", sum(sizes_of(sets).values()), "inputs") as tick:
+                rows = self.study.run(sets, out, progress=tick)
             settings = {**facts, **json.loads((out / "study.json").read_text("utf-8"))}
-            result = summarise(rows, resamples=resamples, settings=settings)
+            with bar("intervals", len(rows), "sets with intervals") as tick:
+                result = summarise(rows, resamples=resamples, settings=settings, progress=tick)
             result.save(out)
             page = study_page(result)
             (out / "index.html").write_text(page, encoding="utf-8")
@@ -154,6 +167,19 @@ class Evaluation:
         with whole_file(path) as aside:
             aside.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
         return own
+
+
+def _told(name: str, part: InputSet, tell: Callable[[str], None]) -> InputSet:
+    """The same set; if it has to be attacked first, that is said, since no bar moves meanwhile."""
+    make = part.inputs
+    if not callable(make) or part.kind != "attacked":
+        return part
+
+    def made() -> Tensor:
+        tell(f"attacking: {name}")
+        return make()
+
+    return replace(part, inputs=made)
 
 
 def _refuse_other(

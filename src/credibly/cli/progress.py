@@ -53,7 +53,7 @@ class Lines:
         clock: Callable[[], float] = time.monotonic,
         write: Callable[[str], object] | None = None,
     ) -> None:
-        self.total, self.what, self.clock, self.write = total, what, clock, write or _line
+        self.total, self.what, self.clock, self.write = total, what, clock, write or line
         self.begun: tuple[int, float] | None = None
         self.last = 0.0
 
@@ -84,5 +84,6 @@ def _in_words(seconds: float) -> str:
     return f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
 
 
-def _line(text: str) -> None:
+def line(text: str) -> None:
+    """A line on the error stream; above the bar, where there is one."""
     print(text, file=sys.stderr, flush=True)  # noqa: T201  # rich would break long lines

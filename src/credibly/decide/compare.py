@@ -87,10 +87,10 @@ class Comparison:
         lines = [f"Not comparable: {why}" for why in self.unlike]
         lines += [] if self.one_price else [self._about_prices()]
         out = f" ({self.left_out} left out: not solved by all)" if self.left_out else ""
-        lines.append(f"{self.samples} inputs{out}; gamma: {self._prices()}")
+        lines.append(f"{self._inputs()}{out}; gamma: {self._prices()}")
         if few:
             lines.append(
-                f"Only {self.samples} inputs: the intervals mean nothing below {FEWEST}, and no "
+                f"Only {self._inputs()}: the intervals mean nothing below {FEWEST}, and no "
                 "difference is marked."
             )
         for measure, by_model in self.means.items():
@@ -108,6 +108,9 @@ class Comparison:
             return "  (apart)"
         return f"  (apart)  {left if (gap.value > 0) is (side == 'higher') else right} is firmer"
 
+    def _inputs(self) -> str:
+        return f"{self.samples} input{'' if self.samples == 1 else 's'}"
+
     def _prices(self) -> str:
         return ", ".join(
             f"{name} {'of each class' if gamma is None else f'{gamma:.4g}'}"
@@ -123,7 +126,7 @@ class Comparison:
         )
 
     def __repr__(self) -> str:
-        return f"Comparison({self.samples} inputs; gamma: {self._prices()})"
+        return f"Comparison({self._inputs()}; gamma: {self._prices()})"
 
 
 def compare(

@@ -17,7 +17,7 @@ Progress = bool | Callable[[float], None]
 
 
 @contextmanager
-def ticking(progress: Progress) -> Iterator[Tick | None]:
+def ticking(progress: Progress, what: str = "solving profiles") -> Iterator[Tick | None]:
     """A function to report progress to: none, the caller's own, or that of a bar."""
     if progress is False:
         yield None
@@ -37,7 +37,7 @@ def ticking(progress: Progress) -> Iterator[Tick | None]:
     except ImportError as error:
         raise MissingExtraError(package="rich", extra="cli", purpose="A progress bar") from error
     with Bar(transient=True) as bar:
-        task = bar.add_task("solving profiles", total=1.0)
+        task = bar.add_task(what, total=1.0)
         yield lambda share: bar.update(task, completed=share)
 
 
