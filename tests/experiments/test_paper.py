@@ -187,6 +187,33 @@ def test_one_figure_at_the_true_small_scale(tmp_path, capsys):
     assert "solve embedded pixel clean, gamma 200, 200 images x 1" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", settings.names())
+def test_the_small_scale_is_200_images_and_ten_steps(name):
+    figure = settings.load(name, small=True)
+    assert figure.images == (200,)
+    assert not figure.eps or figure.steps == 10
+
+
+def test_an_attacked_figure_at_the_true_small_scale(tmp_path, monkeypatch, capsys):
+    def one_space(name, *, small):  # the other would take as long again
+        return LOAD(name, small=small, change={"spaces": ["pixel"]})
+
+    monkeypatch.setattr(settings, "load", one_space)
+    assert command.main(arguments(tmp_path, "--figure", "accuracy-cifar10")) == 0
+    assert "attack embedded pixel eps 0.03, 200 images x 2" in capsys.readouterr().out
+    record = json.loads((tmp_path / "out" / "accuracy-cifar10.json").read_text())
+    found = record["results"]["pixel"]["200 images, 2 restarts"]
+    assert list(found) == ["clean", "0.01", "0.02", "0.03"]
+    for which in ("softmax", "profile"):
+        left = [numbers[which]["accuracy"][0] for numbers in found.values()]
+        assert left == sorted(left, reverse=True)
+        assert left[0] > left[-1] + 0.1
+        assert all(len(numbers[which]["restarts"]) == 2 for numbers in list(found.values())[1:])
+    assert found["clean"]["softmax"]["accuracy"][0] > found["clean"]["profile"]["accuracy"][0]
+    assert (tmp_path / "out" / "accuracy-cifar10.png").stat().st_size > 0
+    assert (tmp_path / "out" / "claims.json").exists()
+
+
 @pytest.mark.usefixtures("tiny_settings")
 def test_a_part_of_the_spaces_fills_the_cache_only(made, tmp_path, capsys):
     out = ["--out", str(tmp_path), "--figure", "compromise", "--spaces", "pixel"]
