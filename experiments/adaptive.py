@@ -57,11 +57,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _together(list(sys.argv[1:] if arguments is None else arguments), given)
     folder = Folder(given.out, given.inputs or given.out / "inputs")
     folder.prepare()
+    folder.note(exact_command(list(sys.argv[1:] if arguments is None else arguments)))
     subject = prepare(given, folder)
     done = work(subject, jobs(subject, given), folder)
     if not given.quiet:
         _tables(given.out, given.json)
     return done
+
+
+def exact_command(arguments: Sequence[str]) -> str:
+    """What was asked, without where it ran: files and folders are everyone's own."""
+    own = {"--out": "OUT", "--inputs": None, "--json": None, "--processes": None}
+    own |= dict.fromkeys(("--model", "--transfer-model", "--test", "--held-out"), "FILE")
+    own["--data"] = "FOLDER"
+    words, rest = ["python -m experiments.adaptive"], iter(arguments)
+    for word in rest:
+        name, joined, value = word.partition("=")
+        if name in own:
+            value = value if joined else next(rest, "")
+            words += [] if own[name] is None else [f"{name} {own[name]}"]
+        elif word != "--quiet":
+            words.append(word)
+    return " ".join(words)
 
 
 def prepare(given: argparse.Namespace, folder: Folder) -> Subject:
@@ -204,7 +221,9 @@ def _together(arguments: list[str], given: argparse.Namespace) -> int:
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # `exact_command` knows options by their names
     )
     add = parser.add_argument
     add("--out", type=Path, help="folder of the cells")

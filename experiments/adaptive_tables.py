@@ -126,10 +126,21 @@ def printed(out: Path) -> dict[str, Any]:
     print(f"Share of images on which an attack succeeds; {listed}")
     known, all_blocks = about.get("settings", {}), blocks(out)
     return {
+        **_making(out),
         "network_sha256": known.get("network SHA-256"), "space": known.get("space"),
         "gamma": deployed.get("gamma"), **about,
         "tables": [_printed(block) for block in all_blocks], "paired": _against_bare(all_blocks),
     }  # fmt: skip
+
+
+def _making(out: Path) -> dict[str, Any]:
+    """The commands that filled a folder, and with what they ran."""
+    path = out / "commands.json"
+    commands = json.loads(path.read_text("utf-8"))["commands"] if path.exists() else []
+    cells = [json.loads(cell.read_text("utf-8")) for cell in (out / "cells").glob("*.json")]
+    known = [cell["made_with"] for cell in cells if "made_with" in cell]  # older ones lack it
+    stamps = {json.dumps(stamp, sort_keys=True) for stamp in known}
+    return {"commands": commands, "made_with": [json.loads(text) for text in sorted(stamps)]}
 
 
 def _against_bare(all_blocks: Sequence[Block]) -> list[dict[str, Any]]:

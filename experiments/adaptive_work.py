@@ -33,6 +33,7 @@ from credibly.errors import InvalidArgumentError
 from credibly.model.tensor_files import save_tensors
 from experiments.adaptive_attacks import Job, Subject
 from experiments.adaptive_inputs import Counted
+from experiments.made_with import stamp
 
 _PATIENCE = 1.0
 """Seconds between looks at work that others do."""
@@ -65,6 +66,14 @@ class Folder:
             if not path.exists():
                 write(path, make())
         return dict(json.loads(path.read_text("utf-8")))
+
+    def note(self, command: str) -> None:
+        """Keep the commands that filled the folder, each once."""
+        path = self.out / "commands.json"
+        with self.lock(path.name, wait=True):
+            known = json.loads(path.read_text("utf-8"))["commands"] if path.exists() else []
+            if command not in known:
+                write(path, {"commands": [*known, command]})
 
     def refuse_others(self, settings: Mapping[str, Any]) -> None:
         """Compare with the settings that the folder was begun with."""
@@ -173,7 +182,7 @@ def _do(subject: Subject, job: Job, folder: Folder) -> str:
         "passes": round((made - passes) / len(subject.x), 1),
         "passes to judge": round((spent[0] - made) / len(subject.x), 1),
         "calls": spent[1] - calls,
-        "device": str(subject.x.device),
+        "made_with": stamp(str(subject.x.device)),
     }  # fmt: skip
     if job.norm == "none":
         sizes = {"l2": shift.norm(dim=2), "linf": shift.abs().amax(2)}

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-import torch
-
-import credibly as cr
 from credibly.errors import CrediblyError, InvalidArgumentError, OutputError
+from experiments.made_with import stamp
 from experiments.paper import claims, knowing, settings
 from experiments.paper.cache import Cache, say
 from experiments.paper.claims import is_small
@@ -184,26 +181,6 @@ def draw_all(out: Path, names: Sequence[str] | None) -> bool:
     if not there and not missing:
         say(f"no figure's JSON is in {out}: make them first, without --draw")
     return bool(there) and not missing
-
-
-def stamp(device: str) -> dict[str, str]:
-    """What the numbers are made with."""
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts that it has it
-        raise InvalidArgumentError(
-            "--device",
-            expected="a device that torch finds here, such as 'cpu' or 'cuda'",
-            came=repr(device),
-            remedy=f"torch says: {str(error).splitlines()[0]}",
-        ) from error
-    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "CPU"
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "credibly": cr.__version__,
-        "device": name,
-    }
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -13,6 +13,7 @@ from experiments.adaptive_inputs import ScaledBack, Targets
 from experiments.adaptive_nearest import CarliniWagner, DeepFool
 from experiments.adaptive_tables import blocks, printed
 from experiments.adaptive_work import Folder, _key, successes, work
+from experiments.made_with import stamp
 
 EPS = 0.05
 SMALL = [
@@ -56,6 +57,32 @@ def test_every_attack_is_there_for_every_system(finished):
     assert numbers["b"] >= {"A0", "A1", "A7"}
     assert numbers["B"] >= {f"A{n}" for n in range(8)}
     assert numbers["T"] == {f"A{n}" for n in range(9)}
+
+
+def test_tables_say_by_which_command_and_with_what_they_were_made(finished, capsys):
+    out, _ = finished
+    numbers = printed(out)
+    capsys.readouterr()
+    assert numbers["made_with"] == [stamp("cpu")]
+    assert len(numbers["commands"]) == 1
+    assert numbers["commands"][0].startswith("python -m experiments.adaptive --images 4 ")
+    assert "--out OUT --systems bBT" in numbers["commands"][0]
+    assert str(out) not in numbers["commands"][0]
+
+
+def test_a_folder_keeps_each_command_once(tmp_path):
+    folder = Folder(tmp_path, tmp_path / "inputs")
+    folder.prepare()
+    for command in ("one", "two", "one"):
+        folder.note(command)
+    assert json.loads((tmp_path / "commands.json").read_text())["commands"] == ["one", "two"]
+
+
+def test_a_command_has_no_paths_of_a_machine():
+    given = ["--model=/a/net.safetensors", "--test", "/b/x.npz", "--quiet", "--processes", "5"]
+    said = adaptive.exact_command([*given, "--images", "16", "--out", "/c", "--no-sanity"])
+    expected = "--model FILE --test FILE --images 16 --out OUT --no-sanity"
+    assert said == f"python -m experiments.adaptive {expected}"
 
 
 def test_what_can_refuse_is_attacked_by_those_who_know(finished, subject):
