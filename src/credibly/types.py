@@ -48,6 +48,20 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
     return torch.from_numpy(np.require(array, native, ["C", "W"]))
 
 
+def is_table(x: object) -> bool:
+    """Whether this is a DataFrame, whoever's."""
+    return hasattr(x, "columns") and hasattr(x, "to_numpy")
+
+
+def table_numbers(table: Any) -> NDArray[np.float64]:
+    """The numbers of a table (n, d) in double precision, as a copy; what is missing is NaN."""
+    try:
+        # of pandas: its own mark of what is missing is no number
+        return np.array(table.to_numpy(dtype=np.float64, na_value=np.nan))
+    except TypeError:  # of others
+        return np.array(table.to_numpy(), dtype=np.float64)
+
+
 def whole_number(value: object) -> int | None:
     """A whole number as an int, whoever's type it has, such as `risk.argmax()`; else None."""
     if isinstance(value, np.ndarray | Tensor) and value.ndim == 0:

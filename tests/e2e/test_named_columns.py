@@ -1,4 +1,4 @@
-"""A model that was fitted on a table finds its columns by name, whatever order they stand in."""
+"""A model that knows the names of its columns finds them, whatever order they stand in."""
 
 import json
 import sys
@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import skops.io
+import torch
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -73,6 +74,25 @@ def test_score_in_python_does_the_same(model):
     cr.score(cr.from_sklearn(model), "x.csv", "o.pq", gamma=1.0)
     found = pd.read_parquet("o.pq")[["fit.no", "fit.yes"]]
     np.testing.assert_allclose(found, model.predict_log_proba(X), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("bare", [False, True], ids=["network", "twin of an array"])
+def test_the_names_of_a_space_are_as_good_as_those_of_a_fit(bare):
+    space = cr.Space.standardised(X)
+    if bare:
+        clf = cr.from_sklearn(LogisticRegression().fit(X.to_numpy(), Y), space=space)
+    else:
+        net = torch.nn.Linear(3, 2, dtype=torch.float64)
+        clf = cr.Classifier(net, classes=["no", "yes"], space=space)
+    cr.score(clf, "x.csv", "o.pq", gamma=1.0)
+    expected = cr.credibility(clf, X.to_numpy(), gamma=1.0)
+    frame = pd.read_parquet("o.pq")
+    np.testing.assert_array_equal(frame[["fit.no", "fit.yes"]], expected.fit)
+    np.testing.assert_array_equal(frame["risk"], expected.risk)
+    X.assign(number=1.0).to_csv("more.csv", index=False)
+    with pytest.raises(cr.InvalidArgumentError, match=r"'number' in more.csv, too"):
+        cr.score(clf, "more.csv", "p.pq", gamma=1.0)
 
 
 @pytest.mark.usefixtures("folder")

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from credibly.errors import FileFormatError, InvalidArgumentError, ModelError
-from credibly.model.classifier import Classifier
 
 
 def chosen_columns(
@@ -42,35 +41,26 @@ def chosen_columns(
     return tuple(chosen)
 
 
-def feature_names(clf: Classifier) -> tuple[str, ...] | None:
-    """What the model calls its inputs, in its order, where it was fitted on a table; else None."""
-    from credibly.model.sklearn.twin import Twin
-
-    if clf.preprocess is not None:
-        return None  # the names are those of what the preprocess makes of a row
-    return clf.net.feature_names if isinstance(clf.net, Twin) else None
-
-
-def in_order_of_fit(
+def in_order_of_model(
     path: Path, present: Sequence[str], chosen: Sequence[str], names: Sequence[str]
 ) -> tuple[str, ...]:
-    """The names of the fit, if the chosen columns are exactly these, in whatever order."""
+    """The names of the model's columns, if the chosen are exactly these, in whatever order."""
     missing = [name for name in names if name not in chosen]
     if missing:
         absent = [name for name in missing if name not in present]
         why = "lacks" if absent else "has, but not as features (--drop, --id, --columns, --labels),"
         raise InvalidArgumentError(
             "columns",
-            expected=f"the columns that the model was fitted on: {_listed(names)}",
+            expected=f"the columns of the model: {_listed(names)}",
             came=f"{path.name}, which {why} {_listed(absent or missing)}",
             remedy="Columns are found by name: give them the names they had when the model was "
-            "fitted.",
+            "fitted, or in its Space.",
         )
     extra = [name for name in chosen if name not in names]
     if extra:
         raise InvalidArgumentError(
             "columns",
-            expected=f"no features beside those that the model was fitted on: {_listed(names)}",
+            expected=f"no features beside those of the model: {_listed(names)}",
             came=f"{_listed(extra)} in {path.name}, too",
             remedy=f"If they are none, drop them: --drop {shlex.quote(','.join(extra))}.",
         )

@@ -63,8 +63,8 @@ class Source(ABC):
     def for_model(self, clf: Classifier) -> Source:  # noqa: ARG002
         """The same rows as the model takes them: columns that it knows by name in its order.
 
-        A table whose columns are not those of the fit is refused. Arrays and images have no names
-        and are what they are.
+        A table whose columns are not those of the model (of its fit, or of its `Space`) is refused.
+        Arrays and images have no names and are what they are.
         """
         return self
 
@@ -111,8 +111,8 @@ def open_source(
         path: `.npy`, `.npz`, `.safetensors`, `.csv`, `.tsv`, `.parquet`, or a folder of images.
         key: which array of an `.npz` or `.safetensors` file. A single floating array needs none.
         columns: the numeric columns of a table that are the features, in the model's order. By
-            default all but the id column and the dropped ones. A model that was fitted on a table
-            takes them by name, in whatever order they stand here.
+            default all but the id column and the dropped ones. A model that was fitted on a table,
+            or whose `Space` names its columns, takes them by name, in whatever order they stand.
         id_column: column of a table that names the rows; by default they are numbered from 0.
         drop: columns of a table that are not features, such as the label.
         size: (height, width) to which images are resized, or one number for squares.

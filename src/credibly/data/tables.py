@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from credibly.data.columns import chosen_columns, feature_names, in_order_of_fit
+from credibly.data.columns import chosen_columns, in_order_of_model
 from credibly.data.sources import Ids, Source
 from credibly.errors import FileFormatError, MissingExtraError
 from credibly.model.classifier import Classifier
 from credibly.model.fingerprint import digest_of_file
+from credibly.model.tables import column_names
 
 BLOCK = 1 << 20
 """Bytes of a CSV file parsed at a time."""
@@ -65,11 +66,11 @@ class _Table(Source):
         self._limit(self._reading(self._count), limit)
 
     def for_model(self, clf: Classifier) -> Source:
-        names = feature_names(clf)
+        names = column_names(clf)
         if names is None:
             return self
         ordered = copy(self)  # the rows were counted and looked at already
-        ordered.columns = in_order_of_fit(self.path, self._present, self.columns, names)
+        ordered.columns = in_order_of_model(self.path, self._present, self.columns, names)
         ordered._rewind()  # noqa: SLF001  # its own copy
         return ordered
 

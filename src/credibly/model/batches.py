@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -11,6 +9,7 @@ from torch import Tensor, nn
 from credibly.errors import InvalidArgumentError, ModelError
 from credibly.model.classifier import Classifier
 from credibly.model.failures import embedding_of
+from credibly.model.tables import numbers_of_table
 from credibly.types import Array, from_numpy
 
 
@@ -54,19 +53,6 @@ def check_evaluation_mode(classifier: Classifier) -> None:
             )
 
 
-def numbers_of_table(classifier: Classifier, x: Any) -> Any:
-    """A table as the numbers a scikit-learn twin takes, columns by name; all else as it is.
-
-    Other models know no names: whether their columns stand in order is for the caller to say.
-    """
-    if not hasattr(x, "columns") or not hasattr(x, "to_numpy"):
-        return x
-    from credibly.model.sklearn.twin import Twin
-
-    net = classifier.net
-    return net.of_table(x) if isinstance(net, Twin) and classifier.preprocess is None else x
-
-
 def check_batch(classifier: Classifier, x: Array, name: str) -> Tensor:
     """Give a detached floating tensor (n, ...) on the classifier's device and precision."""
     tensor = _as_tensor(numbers_of_table(classifier, x), name)
@@ -101,7 +87,8 @@ def _how_to_pass(x: object, name: str) -> str:
     if hasattr(x, "to_numpy"):
         return (
             f"Pass its numbers: {name}.to_numpy(dtype='float32'), or 'float64' for scikit-learn "
-            "twins."
+            "twins. Where the classifier knows the names of the columns, as in Classifier(net, "
+            "space=Space(columns=names)), it takes a table, in any order."
         )
     if hasattr(x, "edge_index"):
         return (

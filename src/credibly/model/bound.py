@@ -11,12 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from credibly.errors import InvalidArgumentError, ModelError
-from credibly.model.batches import (
-    check_batch,
-    check_classifier,
-    check_evaluation_mode,
-    numbers_of_table,
-)
+from credibly.model.batches import check_batch, check_classifier, check_evaluation_mode
 from credibly.model.classifier import Classifier
 from credibly.model.coordinates import Coordinates
 from credibly.model.derivatives import in_full, ordinary_path
@@ -31,6 +26,7 @@ from credibly.model.structure import (
     rows_of,
     samples_in,
 )
+from credibly.model.tables import numbers_of_table
 from credibly.types import Bounds, Limits
 
 

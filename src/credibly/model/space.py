@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
-from credibly.types import CPU, Array, from_numpy
+from credibly.types import CPU, Array, from_numpy, is_table, table_numbers
 
 PerLeaf = Array | float | Mapping[str, Any] | None
 """One value for every feature, an array that broadcasts to a sample, or a mapping from leaves."""
@@ -33,7 +33,8 @@ class Space:
             together by the same multiple of their scales, such as all pixels of a channel, also
             across leaves; those with -1 move on their own.
         bounds: (low, high), each a number or an array that broadcasts to a sample.
-        columns: names of the features of the last axis, for `locked`.
+        columns: names of the features of the last axis, for `locked`. The columns of a table are
+            found by them, in whatever order it has them.
 
     With several leaves, `scale`, `locked`, `tied` and `bounds` may be mappings from paths. The
     scales and bounds of locked features play no role.
@@ -202,7 +203,7 @@ class Space:
 def _table(x: Array) -> Tensor:
     """The finite rows of a sample, in double precision (n, ...)."""
     try:
-        given = np.array(x, dtype=np.float64) if hasattr(x, "to_numpy") else x
+        given = table_numbers(x) if is_table(x) else x
         given = from_numpy(given) if isinstance(given, np.ndarray) else given
         place = given.device if isinstance(given, Tensor) else CPU
         sample = torch.as_tensor(given, dtype=torch.float64, device=place).detach()

@@ -70,7 +70,8 @@ def as_tensors(x: Nested) -> Nested:
             expected="at least one sample in at least one tensor",
             came=f"{sorted(sizes) or type(x).__name__}",
             remedy="Pass a tensor, or a mapping, list or tuple of tensors (n, ...): of a table "
-            "table.to_numpy(), of texts tokenizer(texts, padding=True, return_tensors='pt').",
+            "table.to_numpy(dtype='float32'), or name its columns, Space(columns=names), of texts "
+            "tokenizer(texts, padding=True, return_tensors='pt').",
         )
     return converted
 

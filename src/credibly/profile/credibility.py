@@ -50,9 +50,10 @@ def credibility(
     Args:
         clf: the trained model, wrapped in a `Classifier`.
         x: inputs (n, ...), as the classifier takes them; with a `Space` or a module also mappings,
-            lists and tuples of tensors. A twin of `from_sklearn` takes a DataFrame, too. Rows with
-            NaN or infinity get a status and cost the others nothing. Leave it out for a
-            classifier that is bound to its inputs already.
+            lists and tuples of tensors. A twin of `from_sklearn`, and a classifier whose `Space`
+            names its columns, take a DataFrame, too, columns by name. Rows with NaN or infinity get
+            a status and cost the others nothing. Leave it out for a classifier that is bound to its
+            inputs already.
         gamma: how dear it is to move the input, one number for all classes: large keeps x+ near x0.
             It has the unit of (loss / input)^2, so state the space of your inputs with it. 'auto'
             sets it by the model's own sensitivity (`auto_gamma`) and records the number. Pass

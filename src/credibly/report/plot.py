@@ -11,6 +11,7 @@ from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
 from credibly.model.classifier import Classifier
+from credibly.model.tables import column_names
 from credibly.profile.given import check_profile
 from credibly.profile.profile import Profile
 from credibly.report.extras import require_report_extra
@@ -152,10 +153,9 @@ def _features(features: Sequence[str] | Classifier | None, count: int) -> Featur
 
 
 def _of_classifier(clf: Classifier, count: int) -> Features | None:
-    from credibly.data.columns import feature_names
-
     space = clf.space
-    names = space.columns if space is not None and space.columns is not None else feature_names(clf)
+    named = None if space is None else space.columns  # also of a layer, or of a part that moves
+    names = column_names(clf) if named is None else named
     known = None if names is None or len(names) != count else tuple(map(str, names))
     if space is None or space.scale is None or len(space.paths or [""]) > 1:
         return None if known is None else Features(known, None)

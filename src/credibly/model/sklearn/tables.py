@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
+from credibly.types import is_table, table_numbers
 
 
 def as_matrix(
@@ -64,7 +65,8 @@ def _numbers(x: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
     if array.dtype.kind == "c":
         raise _wrong("real numbers", "Complex data not supported", "Pass real features.")
     try:
-        return np.array(array, dtype=np.float64)  # a copy: tables may be read-only
+        # a copy: tables may be read-only
+        return table_numbers(x) if is_table(x) else np.array(array, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise _wrong(
             "numbers",
