@@ -32,6 +32,17 @@ class Slow(nn.Module):
     def forward(self, x):
         time.sleep(float(os.environ.get("PAUSE", "0")))
         return self.layers(x)
+
+def moving(**what):
+    from credibly import Classifier
+    return Classifier(Slow().double().eval(), classes=["no", "yes"], **what)
+
+def spaced():
+    from credibly import Space
+    return moving(space=Space(scale=2.0))
+
+def layered():
+    return moving(module="layers.0")
 """
 BASE = ["model.py:Slow", "x.csv", "--labels", "truth", "--classes", "no,yes", "--dtype", "float64"]
 QUICK = ["--resamples", "100", "--gamma", "auto"]
@@ -226,6 +237,8 @@ def test_another_effort_is_refused(capsys):
         ([*BASE, "--effort", "-1"], "`effort`"),
         ([*BASE, "--attack", "max:1"], "NORM:EPS"),
         ([*BASE, "--attack", "linf:much"], "NORM:EPS"),
+        (["model.py:spaced", *BASE[1:4], "--attack", "linf:1"], "a Classifier with a space. Leave"),
+        (["model.py:layered", *BASE[1:4], "--attack", "l2:1"], "with module='layers.0'. Leave"),
         ([*BASE, "--gamma", "big"], "a number or 'auto'"),
         ([*BASE, "--gamma", "-1"], "a positive finite number"),
         ([*BASE, "--gamma", "nan"], "a positive finite number"),

@@ -102,6 +102,7 @@ class Evaluation:
         sets = {"ordinary": InputSet(x, y, "ordinary")}
         for text in attacks:
             attack = parsed_attack(text, bounds)
+            _check_attackable(clf, text)
             _doubt_radius(attack, x)
             name = f"PGD {attack.norm} {attack.eps:g}"
             sets[name] = InputSet(partial(attack, clf, x, y), y, "attacked")
@@ -218,6 +219,19 @@ def parsed_attack(text: str, bounds: Bounds | None) -> PGD:
         )
     chosen: Any = norm
     return PGD(eps=eps, norm=chosen, bounds=bounds)
+
+
+def _check_attackable(clf: Classifier, text: str) -> None:
+    """Attacks move plain inputs: say so now, and not when the ordinary inputs are solved."""
+    if clf.space is None and clf.module is None:
+        return
+    moved = "a space" if clf.module is None else f"module={clf.module!r}"
+    raise InvalidArgumentError(
+        "attack",
+        expected="none with this model: attacks move every number of the input, and alike",
+        came=f"{text!r} and a Classifier with {moved}",
+        remedy="Leave out --attack, or name a factory whose Classifier is without it.",
+    )
 
 
 def _doubt_radius(attack: PGD, x: Tensor) -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from credibly.cli import options as o
 from credibly.cli.spread import spread
-from credibly.errors import CrediblyWarning
+from credibly.errors import CrediblyWarning, ModelError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,7 +84,7 @@ def _about_model(loaded: LoadedClassifier) -> dict[str, str]:
         facts |= {
             "parameters": f"{sum(p.numel() for p in clf.net.parameters()):,}",
             "modules": str(parts),
-            "mode": "training" if any(m.training for m in clf.net.modules()) else "evaluation",
+            "mode": _mode(clf),
         }
     if loaded.kind == "torch.export":
         facts["mode"] = "as it was exported"
@@ -99,6 +99,22 @@ def _about_model(loaded: LoadedClassifier) -> dict[str, str]:
         "fingerprint": loaded.fingerprint,
         **{f"note {number}": note for number, note in enumerate(loaded.notes, 1)},
     }
+
+
+def _mode(clf: Classifier) -> str:
+    """Training or evaluation; a wrapper around a network is often in the other mode, in vain."""
+    from torch import nn
+
+    from credibly.model.batches import check_evaluation_mode
+
+    assert isinstance(clf.net, nn.Module)  # noqa: S101  # asked only of modules
+    if not any(module.training for module in clf.net.modules()):
+        return "evaluation"
+    try:
+        check_evaluation_mode(clf)
+    except ModelError:
+        return "training"
+    return "evaluation (some parts are in training mode, but no dropout and no batch norm)"
 
 
 def _about_data(source: Source, ids: Ids) -> dict[str, str]:
@@ -192,7 +208,7 @@ def _tried(
         "gamma": f"{look.settings.weights_in_words().removeprefix('gamma ')}, {kind}",
         "passes a row": f"{passes}, of {len(look)} rows tried",
         "time": f"about {_duration(seconds * len(source))} for {len(source)} rows "
-        f"({1000 * seconds:.3g} ms a row here; larger chunks are usually quicker)",
+        f"({float(f'{1000 * seconds:.3g}'):g} ms a row here; larger chunks are usually quicker)",
     }
 
 
@@ -200,4 +216,4 @@ def _duration(seconds: float) -> str:
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.2g} s"
+    return f"{float(f'{seconds:.2g}'):g} s"  # two digits, and 100 instead of 1e+02
