@@ -278,6 +278,7 @@ def test_advice_names_options_and_not_python():
         ("a smaller chunk_size (--chunk-size) if", "a smaller --chunk-size if"),
         ("say Classifier(..., outputs='p') (--outputs p); or", "say --outputs p; or"),
         ("ones (--weights F, in Python weights=...), or", "ones (--weights F), or"),
+        ("Convert both: net.float() and x.float(). A", "Pass --dtype float32. A"),
         ("Solve with gamma=0.5, or leave out gamma='auto'", None),
         ("Name the classes (--classes), or leave it out (--drop NAME)", None),
         ("`gamma`: expected a positive finite number", None),

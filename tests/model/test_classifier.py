@@ -212,6 +212,12 @@ def test_a_preprocess_that_cannot_be_called_is_refused():
     assert caught.value.argument == "preprocess"
 
 
+@pytest.mark.parametrize(("wrong", "call"), [("logits", "found.logits"), (0, r"found\[0\]")])
+def test_a_pick_that_cannot_be_called_is_refused(wrong, call):
+    with pytest.raises(InvalidArgumentError, match=f"^`pick`.*got {wrong!r}.*lambda found: {call}"):
+        Classifier(_net(), pick=wrong)
+
+
 @pytest.mark.parametrize("wrong", ["probability", "log_probabilities", "", None], ids=repr)
 def test_outputs_are_logits_or_probabilities_and_nothing_else(wrong):
     with pytest.raises(InvalidArgumentError, match="'logits' or 'probabilities'") as caught:

@@ -74,6 +74,19 @@ def test_inputs_of_another_precision_are_refused_with_both_precisions(classifier
     assert error.came == str(dtype)
     assert "torch.float64" in error.expected
     assert "x.to(torch.float64)" in error.remedy
+    assert "x.astype('float64')" in error.remedy
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_half_precision_is_refused_once_and_not_after_advice_to_convert_to_it(half):
+    net = nn.Linear(4, 3).to(half)
+    for x in (torch.ones(2, 4), torch.ones(2, 4, dtype=half)):
+        error = _refusal(Classifier(net), x)
+        assert str(half) in error.came
+        assert "net.float() and x.float()" in error.remedy
+    inside = Classifier(net, dtype=torch.float32, preprocess=lambda batch: batch.to(half))
+    profile = cr.credibility(inside, torch.randn(2, 4), gamma=1.0)  # as the message says
+    assert profile.credibility.dtype == torch.float32
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -85,9 +85,14 @@ def test_tensors_come_without_their_graph_and_out_of_inference_mode():
         ({"a": np.array(["u", "v"])}, "x['a']", "array of numbers.*U1"),
         ([torch.ones(2), np.array([{}, {}])], "x['1']", "array of numbers.*object"),
         ({"a.b": torch.ones(2), "a": {"b": torch.ones(2)}}, "x['a.b']", "tell the parts apart"),
+        (
+            {"waves": [torch.ones(1, 5), torch.ones(1, 3)], "length": torch.tensor([5, 3])},
+            "x['length']",
+            "expected 1 samples, as 'waves.0' has.*got 2.*pad_sequence",
+        ),
         ({}, "x", "at least one sample.*mapping, list or tuple"),
         ([1.0, "text"], "x", "at least one sample"),
-        (torch.ones(0, 2), "x", "at least one sample"),
+        (torch.ones(0, 2), "x", "at least one sample.*got none"),
     ],
 )
 def test_what_is_no_batch_is_refused(wrong, argument, match):

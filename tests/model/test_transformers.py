@@ -193,6 +193,8 @@ def test_bad_models_are_refused_in_words():
         cr.from_transformers("bert-base-uncased")
     with pytest.raises(cr.InvalidArgumentError, match="a classification model of transformers"):
         cr.from_transformers(torch.nn.Linear(2, 2))
+    with pytest.raises(cr.InvalidArgumentError, match=r"got DataParallel.*: model\.module\.$"):
+        cr.from_transformers(torch.nn.DataParallel(KINDS["bert"]()))
     with pytest.raises(cr.ModelError, match="does not classify whole inputs"):
         cr.from_transformers(KINDS["bert"]().bert)
     with pytest.raises(cr.ModelError, match="bfloat16"):

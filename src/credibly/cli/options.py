@@ -209,6 +209,7 @@ _IN_PYTHON = {
     ", in Python weights=...": "",
     "outputs='probabilities'": "--outputs probabilities",
     "gamma='auto'": "--gamma auto",
+    "Convert both: net.float() and x.float()": "Pass --dtype float32",
 }
 
 _BOTH = re.compile(

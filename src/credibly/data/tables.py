@@ -160,8 +160,10 @@ class CsvTable(_Table):
 
     def _names(self) -> list[str]:
         with self.path.open("rb") as file:
-            if not file.readline().strip():
-                raise FileFormatError(f"{self.path}: the first line must name the columns.")
+            first = file.readline().strip()
+        if not first:
+            raise FileFormatError(f"{self.path}: the first line must name the columns.")
+        _refuse_other_separator(self.path, first)
         return list(self._reader(None).schema.names)
 
     def _reader(self, names: list[str] | None) -> Any:
@@ -235,6 +237,20 @@ class ParquetTable(_Table):
             use_threads=False,
         )
         return self._starts[group], batches
+
+
+def _refuse_other_separator(path: Path, first: bytes) -> None:
+    """A line of names without the separator, but with another one, would be a single name."""
+    known = {b",": "commas", b"\t": "tabs", b";": "semicolons"}
+    wanted = b"\t" if path.suffix.lower() == ".tsv" else b","
+    found = next((mark for mark in known if mark in first), wanted)
+    if wanted in first or found == wanted:
+        return
+    raise FileFormatError(
+        f"{path}: its columns are separated by {known[found]}, and {known[wanted]} are needed. "
+        f"Write it anew: pandas.read_csv({path.name!r}, sep={found.decode()!r}).to_csv(...), with "
+        "decimal=',' beside sep if its numbers have decimal commas."
+    )
 
 
 def _numbers(path: Path, batch: Any, columns: Sequence[str], first: int) -> Any:

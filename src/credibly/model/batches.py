@@ -12,6 +12,9 @@ from credibly.model.failures import embedding_of
 from credibly.model.tables import numbers_of_table
 from credibly.types import Array, from_numpy
 
+HALF = (torch.float16, torch.bfloat16)
+"""Precisions whose rounding is larger than what a profile is about."""
+
 
 def check_classifier(classifier: object) -> None:
     """Refuse what is not a classifier of this package."""
@@ -130,20 +133,23 @@ def _check_precision(classifier: Classifier, x: Tensor, name: str) -> None:
             came=f"{x.dtype}",
             remedy=_of_whole_numbers(classifier, name),
         )
-    if x.dtype in (torch.float16, torch.bfloat16):
+    if x.dtype in HALF or classifier.dtype in HALF:
         raise InvalidArgumentError(
             name,
             expected="float32 or float64: the trade-off is lost in the rounding of less",
-            came=f"{x.dtype}",
-            remedy="Convert both: net.float() and x.float(). A net that computes in half precision "
-            "inside, from float32 inputs, is fine.",
+            came=f"{x.dtype}" if x.dtype in HALF else f"a model in {classifier.dtype}",
+            remedy=f"Convert both: net.float() and {name}.float(). A net that computes in half "
+            "precision inside, from float32 inputs, is fine: Classifier(net, dtype=torch.float32, "
+            "preprocess=torch.Tensor.half).",
         )
     if classifier.dtype is not None and x.dtype != classifier.dtype:
         raise InvalidArgumentError(
             name,
             expected=f"precision {classifier.dtype}, as the model has",
             came=f"{x.dtype}",
-            remedy=f"Convert one of them: {name}.to({classifier.dtype}) or net.to({x.dtype}).",
+            remedy=f"Convert one of them: {name}.to({classifier.dtype}), of an array "
+            f"{name}.astype({str(classifier.dtype).removeprefix('torch.')!r}), or "
+            f"net.to({x.dtype}).",
         )
 
 

@@ -263,8 +263,8 @@ def _only_floating(inputs: Nested) -> list[str]:
         raise InvalidArgumentError(
             "vary",
             expected="the names of the parts that may move",
-            came=f"none, and {len(floating)} floating tensors to choose from: {floating}",
-            remedy="Say which: Classifier(net, space=Space(vary=[...]))."
+            came=f"none, and {len(floating)} floating tensors to choose from: {_listed(floating)}",
+            remedy=f"Say which: Classifier(net, space=Space(vary=[...])).{_of_samples(inputs)}"
             if floating
             else "Whole numbers cannot move. Of words move the embeddings, by the name of that "
             "layer: Classifier(net, module='embedding').",
@@ -272,7 +272,26 @@ def _only_floating(inputs: Nested) -> list[str]:
     return floating
 
 
+def _listed(paths: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(paths) - most} more" if len(paths) > most else ""
+    return f"{list(paths[:most])}{more}"
+
+
+def _of_samples(inputs: Nested) -> str:
+    """What to do with a list that may be one of samples; they were taken for parts of one."""
+    if not isinstance(inputs, list):
+        return ""
+    return " If the list is one of samples, stack them: torch.stack(x)."
+
+
 def _moving_leaf(clf: Classifier, found: dict[str, Any], path: str) -> Tensor:
+    if path and list(found) == [""]:
+        raise InvalidArgumentError(
+            "x",
+            expected=f"a nested input with the part {path!r}, which is what may move",
+            came="one tensor without parts",
+            remedy=f"Pass all parts that the model takes by name: {{{path!r}: x, ...}}.",
+        )
     if path not in found:
         raise InvalidArgumentError(
             "vary",

@@ -66,6 +66,7 @@ class Classifier:
     ) -> None:
         self.net: Model = net.module() if isinstance(net, torch.export.ExportedProgram) else net
         _check_arguments(self.net, preprocess, outputs, dtype)
+        _check_pick(pick)
         _check_space(space)
         self.preprocess = preprocess
         self.classes = _class_names(classes)
@@ -219,6 +220,18 @@ def _check_arguments(
             came=repr(outputs),
             remedy="Log-probabilities are logits.",
         )
+
+
+def _check_pick(pick: object) -> None:
+    if pick is None or callable(pick):
+        return
+    by_name = f"found.{pick}" if isinstance(pick, str) and pick.isidentifier() else "found[0]"
+    raise InvalidArgumentError(
+        "pick",
+        expected="a callable from what the model returns to its outputs, or None",
+        came=repr(pick),
+        remedy=f"Pass a function: pick=lambda found: {by_name}.",
+    )
 
 
 def _instead_of(net: object) -> str:

@@ -63,12 +63,13 @@ def as_tensors(x: Nested) -> Nested:
     expected = next(iter(sizes.values()), 0)
     for path, size in sizes.items():
         if size != expected:
-            raise _bad_leaf(path, f"{expected} samples, as the other parts have", f"{size}")
+            wanted = f"{expected} samples, as {next(iter(sizes))!r} has"
+            raise _bad_leaf(path, wanted, f"{size}", _of_lists(x))
     if expected == 0:
         raise InvalidArgumentError(
             "x",
             expected="at least one sample in at least one tensor",
-            came=f"{sorted(sizes) or type(x).__name__}",
+            came="none" if sizes else type(x).__name__,
             remedy="Pass a tensor, or a mapping, list or tuple of tensors (n, ...): of a table "
             "table.to_numpy(dtype='float32'), or name its columns, Space(columns=names), of texts "
             "tokenizer(texts, padding=True, return_tensors='pt').",
@@ -107,11 +108,26 @@ def _from_numpy(path: str, leaf: Any) -> Tensor:
         raise _bad_leaf(path, "an array of numbers", f"an array of {leaf.dtype}") from error
 
 
-def _bad_leaf(path: str, expected: str, came: str) -> InvalidArgumentError:
+def _of_lists(x: Nested) -> str:
+    """A word about lists of samples, which are taken for parts, where there are lists."""
+    parts = [x, *(value for _, value in _children(x) or ())]
+    if not any(_is_of_arrays(part) for part in parts):
+        return ""
+    return (
+        " The entries of a list are parts, not samples: of samples make one tensor, padded to one "
+        "length (torch.nn.utils.rnn.pad_sequence)."
+    )
+
+
+def _is_of_arrays(x: Nested) -> bool:
+    return isinstance(x, list) and any(isinstance(part, Tensor | np.ndarray) for part in x)
+
+
+def _bad_leaf(path: str, expected: str, came: str, also: str = "") -> InvalidArgumentError:
     return InvalidArgumentError(
         f"x[{path!r}]" if path else "x",
         expected=expected,
         came=came,
         remedy="Every tensor of a nested input has one row a sample; give constants to the model "
-        "when it is built, or as plain numbers.",
+        f"when it is built, or as plain numbers.{also}",
     )

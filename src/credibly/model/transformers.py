@@ -71,7 +71,9 @@ def _checked(model: Any) -> Any:
             "model",
             expected="a classification model of transformers",
             came=model if isinstance(model, str) else type(model).__name__,
-            remedy="Load it first, such as AutoModelForSequenceClassification.from_pretrained(). "
+            remedy="Take it out of what is around it: model.module."
+            if hasattr(getattr(model, "module", None), needed[0])
+            else "Load it first, such as AutoModelForSequenceClassification.from_pretrained(). "
             "Other networks go into Classifier.",
         )
     if "Classification" not in type(model).__name__ or "Token" in type(model).__name__:
