@@ -18,7 +18,7 @@ from torch import nn
 
 import credibly as cr
 from credibly.report import figures, style
-from credibly.report.view import as_picture
+from credibly.report.view import as_picture, as_signal
 from tests.reference import models
 
 SOLVER = cr.LBFGS(steps=6)
@@ -235,6 +235,47 @@ def test_of_sequences_a_sentence_says_how_far_they_moved():
     assert len(images(cr.plot_profile(profile, 1, inputs=x))) == 3  # the caller says: pictures
 
 
+@pytest.mark.parametrize("last", [False, True], ids=["channels first", "channels last"])
+def test_of_signals_the_channel_that_moved_most_is_drawn_before_and_after(last):
+    clf = models.affine_classifier(2 * 40, 3)
+    x = models.inputs(3, features=80).reshape(3, *((40, 2) if last else (2, 40)))
+    profile = cr.credibility(clf, x, gamma=5.0, solver=SOLVER)
+    both, difference, _ = cr.plot_profile(profile, 1).axes
+    before, after = profile.x0[1], profile.perturbed[1]
+    before, after = (before.T, after.T) if last else (before, after)
+    row = int((after - before).norm(dim=1).argmax())
+    assert both.get_title("left") == f"x0 and x+, channel {row} of 2, which moved most"
+    for line, values in zip(both.lines, (before, after), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), values[row].numpy())
+    move = difference.lines[1].get_ydata()
+    np.testing.assert_allclose(move, (after - before)[row].numpy(), atol=1e-15)
+
+
+def test_a_signal_of_one_channel_needs_no_number_and_a_hidden_one_is_none():
+    x = models.inputs(2, features=30)[:, None]
+    net = nn.Sequential(nn.Conv1d(1, 2, 3), nn.Flatten(), nn.Linear(56, 3)).double().eval()
+    profile = cr.credibility(cr.Classifier(net), x, gamma=5.0, solver=SOLVER)
+    assert cr.plot_profile(profile).axes[0].get_title("left") == "x0 and x+"
+    clf, flat = table()
+    assert len(cr.plot_profile(flat, features=clf).axes) == 3  # bars, their values and classes
+    drawn = cr.plot_profile(flat, 2, inputs=flat.x0[:, None]).axes[0].lines[0].get_ydata()
+    np.testing.assert_array_equal(drawn, flat.x0[2].numpy())
+    hidden = cr.credibility(cr.Classifier(net, module="0"), x, gamma=5.0, solver=SOLVER)
+    figure = cr.plot_profile(hidden)
+    assert len(figure.axes) == 1
+    assert "output of module '0': 56 numbers in the shape (2, 28)" in said(figure)
+
+
+@pytest.mark.parametrize(
+    ("shape", "drawn"),
+    [((1, 16), (1, 16)), ((16, 1), (1, 16)), ((1, 15), None), ((12, 96), (12, 96)),
+     ((12, 95), None), ((96, 12), (12, 96)), ((17, 999), None), ((40,), None), ((1, 1, 40), None)],
+)  # fmt: skip
+def test_what_counts_as_a_signal(shape, drawn):
+    found = as_signal(torch.zeros(shape))
+    assert (None if found is None else tuple(found.shape)) == drawn
+
+
 def test_what_moves_inside_a_model_is_shown_beside_the_picture_that_went_in():
     net = nn.Sequential(nn.Flatten(), nn.Linear(12, 7), nn.Tanh(), nn.Linear(7, 3)).double()
     x = torch.rand(3, 1, 3, 4, dtype=torch.float64)
@@ -340,11 +381,16 @@ def test_without_matplotlib_the_extra_is_named():
 LONG = "a class with a very long name, $5 or $10, kind {}"
 
 
-@pytest.mark.parametrize("kind", ["grey", "wide", "tall", "colour", "table", "few", "other"])
+SHAPES = {
+    "grey": (1, 28, 28), "wide": (1, 10, 60), "tall": (3, 60, 10), "colour": (3, 32, 32),
+    "table": (30,), "few": (2,), "signal": (12, 500), "other": (5, 6),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SHAPES)
 @pytest.mark.parametrize("named", [False, True])
 def test_no_words_overlap_or_leave_the_figure(kind, named):
-    shapes = {"grey": (1, 28, 28), "wide": (1, 10, 60), "tall": (3, 60, 10), "colour": (3, 32, 32)}
-    shape = shapes.get(kind, {"table": (30,), "few": (2,)}.get(kind, (5, 6)))
+    shape = SHAPES[kind]
     count = 100 if kind == "colour" else 2 if kind == "few" else 12
     size, classes = math.prod(shape), [LONG.format(k) for k in range(count)]
     clf = models.affine_classifier(size, count, scale=0.1)

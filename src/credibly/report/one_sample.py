@@ -67,6 +67,8 @@ def _moved(view: View) -> list[Panel]:
         names = () if view.features is None else view.features.names or ()
         room = LETTER * max([len("feature 123"), *map(len, style.plain_names(names))])
         return [(4.8 + room, partial(_moves, view=view))]
+    if view.kind == "signal":
+        return [(4.2, partial(_curves, view=view)), (3.4, partial(_curve_of_difference, view=view))]
     if view.kind == "other":
         return []
     low, high = _range(view.before, view.after)
@@ -75,6 +77,34 @@ def _moved(view: View) -> list[Panel]:
         *((2.4, partial(_picture, name=n, pixels=p, low=low, high=high)) for n, p in both),
         (2.4, partial(_difference, move=view.move)),
     ]
+
+
+def _channel(view: View) -> tuple[int, str]:
+    """The channel of a signal that moved most, and how it is called beside a title."""
+    channels = len(view.move)
+    most = int(view.move.norm(dim=1).argmax())
+    return most, f", channel {most} of {channels}, which moved most" if channels > 1 else ""
+
+
+def _curves(panel: Axes, *, view: View) -> None:
+    """A signal before and after, one over the other."""
+    row, called = _channel(view)
+    for values, name, colour, width in (
+        (view.before, "x0, before", style.SOFTMAX, 1.6),
+        (view.after, "x+, after", style.PROFILE, 0.9),
+    ):
+        panel.plot(values[row].tolist(), color=colour, linewidth=width, label=name)
+    style.tidy(panel, title=f"x0 and x+{called}")
+    panel.locator_params(axis="x", nbins=TICKS)
+    style.legend_below(panel)
+
+
+def _curve_of_difference(panel: Axes, *, view: View) -> None:
+    row, _ = _channel(view)
+    panel.axhline(0.0, color=style.QUIET, linewidth=0.8)
+    panel.plot(view.move[row].tolist(), color=style.THIRD, linewidth=1.0)
+    style.tidy(panel, title="difference, x+ - x0")
+    panel.locator_params(axis="x", nbins=TICKS)
 
 
 def _range(*pictures: Tensor) -> tuple[float, float]:

@@ -34,9 +34,11 @@ def plot_profile(
 
     Of images (1 or 3 channels, first or last) x0, x+ and their difference are drawn: as they are,
     or, where values leave [0, 1], from the smallest to the largest of both, which the figure then
-    says. Of flat features those that moved most are shown, with their values before and after. Of
-    anything else (words, graphs, parts of nested inputs) a sentence says how far it moved. The
-    title says which class was ahead before and after, and how far apart x0 and x+ are.
+    says. Of signals (channels, T), or (T, channels), with at least eight values for each of at most
+    16 channels, the channel that moved most is drawn as curves. Of flat features those that moved
+    most are shown, with their values before and after. Of anything else (words, graphs, parts of
+    nested inputs) a sentence says how far it moved. The title says which class was ahead before and
+    after, and how far apart x0 and x+ are.
 
     Args:
         profile: from `credibility`, or read by `Profile.load`. A table (`Profile.from_parquet`)
@@ -44,9 +46,9 @@ def plot_profile(
         index: which sample; -1 is the last.
         inputs: the inputs of all samples, where their form is not that of `profile.x0`. With as
             many numbers a sample they say how x0 and x+ are to be drawn, such as pictures that were
-            flattened, or (n, h, w) without channels; of a pandas table the columns are the names of
-            the features. Where something else moved (`module=`, parameters), pictures are shown
-            beside it as they are.
+            flattened, (n, h, w) without channels, or flat signals as (n, 1, T); of a pandas table
+            the columns are the names of the features. Where something else moved (`module=`,
+            parameters), pictures are shown beside it as they are.
         classes: names of the classes, if others than those of the profile.
         features: names of the flat features, or the classifier that has them (`Space(columns=)`,
             `from_sklearn` of a model fitted on a table). By the scales of its space features are

@@ -11,7 +11,12 @@ from torch import Tensor
 from credibly.profile.profile import Profile
 from credibly.solve.status import Status
 
-Kind = Literal["picture", "features", "other"]
+Kind = Literal["picture", "signal", "features", "other"]
+
+MOST_CHANNELS = 16
+"""Of a signal; what has more rows is rather a sequence of vectors."""
+TIMES_LONGER = 8
+"""So many values for each channel a signal has at least."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class View:
         profile: what it was taken from.
         row: which sample.
         classes: names of all classes.
-        kind: pictures (h, w, 1 or 3), flat features (D,), or anything else.
+        kind: pictures (h, w, 1 or 3), signals (channels, T), flat features (D,), or anything else.
         before: x0 in that form, in double precision on the CPU.
         after: x+ likewise.
         features: names and scales of flat features, where known.
@@ -63,13 +68,16 @@ class View:
             before, after = before.reshape(given.shape), after.reshape(given.shape)
         elif given is not None:
             beside = as_picture(given, without_channels=True)
-        first = as_picture(before, without_channels=given is not None)
-        last = as_picture(after, without_channels=given is not None)
+        flat = given is not None and min(given.shape, default=0) > 1  # one row is no picture
+        first = as_picture(before, without_channels=flat)
+        last = as_picture(after, without_channels=flat)
         kind: Kind = "other"
         if not bool((after - before).isfinite().all()):
             pass  # there is nothing to draw, and the status says why
         elif first is not None and last is not None and beside is None:
             kind, before, after = "picture", first, last
+        elif (pair := _signals(profile, before, after)) is not None:
+            kind, (before, after) = "signal", pair
         elif before.dim() == 1 and (features is not None or not _joined(profile)):
             kind = "features"
         return View(profile, row, classes, kind, before, after, features, beside)
@@ -140,6 +148,23 @@ def as_picture(values: Tensor, *, without_channels: bool = False) -> Tensor | No
     if values.dim() == 3 and values.shape[-1] in (1, 3):
         return values
     return values[..., None] if without_channels and values.dim() == 2 else None
+
+
+def as_signal(values: Tensor) -> Tensor | None:
+    """A sample as (channels, T), if it is few curves of many values; None if it is not."""
+    if values.dim() != 2:
+        return None
+    channels, length = sorted(values.shape)
+    if channels > MOST_CHANNELS or length < max(TIMES_LONGER * channels, 2 * TIMES_LONGER):
+        return None
+    return values if values.shape[0] == channels else values.T
+
+
+def _signals(profile: Profile, before: Tensor, after: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Both as signals, where they are inputs: what a layer gives has other axes."""
+    first, last = as_signal(before), as_signal(after)
+    inside = profile.settings.space.startswith(("output of module", "parameters "))
+    return None if first is None or last is None or inside else (first, last)
 
 
 def _joined(profile: Profile) -> bool:
