@@ -118,6 +118,41 @@ def test_every_row_says_which_way_is_firmer_and_the_test_models_agree(plain):
     assert set(FIRMER) == set(found.means)
 
 
+def test_the_share_of_equal_predictions_is_that_of_the_models(plain):
+    x = models.inputs(40)
+    x[7] = math.nan  # not solved by either, and not counted
+    other = models.smooth_network(classes=3, seed=5)
+    found = cr.compare({"a": cr.Classifier(plain), "b": cr.Classifier(other)}, x, gamma=50.0)
+    rows = [n for n in range(40) if n != 7]
+    same = (plain(x).argmax(1) == other(x).argmax(1))[rows].double().mean()
+    share = found.agreement["a", "b"]
+    assert share.value == pytest.approx(float(same))
+    assert 0 < share.low < share.value < share.high < 1
+    assert f"same class predicted, a and b: {share.value:.4g} (" in found.summary()
+
+
+def test_classes_of_the_same_name_are_the_same_class(plain):
+    x, turned = models.inputs(20), [2, 0, 1]
+    names = ["cat", "dog", "owl"]
+    clf = cr.Classifier(plain, classes=names)
+    other = cr.Classifier(lambda z: plain(z)[:, turned], classes=[names[k] for k in turned])
+    found = cr.compare({"a": clf, "b": other}, x, gamma=50.0)
+    assert found.agreement["a", "b"].value == 1
+    unnamed = cr.Classifier(lambda z: plain(z)[:, turned])
+    assert cr.compare({"a": clf, "b": unnamed}, x, gamma=50.0).agreement["a", "b"].value == 0
+
+
+def test_progress_runs_once_from_nothing_to_all(plain):
+    shares = []
+    several = {name: cr.Classifier(plain) for name in "abc"}
+    cr.compare(several, models.inputs(12), gamma=50.0, chunk_size=4, progress=shares.append)
+    assert shares == sorted(shares)
+    assert len(shares) >= 9
+    assert shares[-1] == pytest.approx(1.0)
+    with pytest.raises(cr.InvalidArgumentError, match=r"^`progress`"):
+        cr.compare(several, models.inputs(12), gamma=50.0, progress="bar")
+
+
 def test_the_repr_is_short(plain):
     clf = cr.Classifier(plain)
     found = cr.compare({"a": clf, "b": clf}, models.inputs(12), gamma=30.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -15,10 +15,11 @@ from credibly.decide.scores import gain, predicted_ratio, shift
 from credibly.errors import InvalidArgumentError
 from credibly.model.classifier import Classifier
 from credibly.model.structure import Nested
+from credibly.profile.arguments import Progress, ticking
 from credibly.profile.credibility import credibility
 from credibly.profile.profile import Profile
 from credibly.solve.base import Solver
-from credibly.types import norm
+from credibly.types import CPU, norm
 
 
 def _kept(profile: Profile) -> Tensor:
@@ -65,6 +66,8 @@ class Comparison:
         samples: inputs that all models could solve.
         left_out: inputs that some model could not.
         unlike: in what the models were asked different questions, in words; empty is best.
+        agreement: pair of models -> share of these inputs for which both predict the same class (by
+            name, where both have names).
     """
 
     models: tuple[str, ...]
@@ -74,6 +77,7 @@ class Comparison:
     samples: int
     left_out: int = 0
     unlike: tuple[str, ...] = ()
+    agreement: Mapping[tuple[str, str], Interval] = field(default_factory=dict)
 
     @property
     def one_price(self) -> bool:
@@ -93,6 +97,8 @@ class Comparison:
                 f"Only {self._inputs()}: the intervals mean nothing below {FEWEST}, and no "
                 "difference is marked."
             )
+        for (left, right), share in self.agreement.items():
+            lines.append(f"same class predicted, {left} and {right}: {_words(share)}")
         for measure, by_model in self.means.items():
             side = FIRMER.get(measure, "")
             for model, mean in by_model.items():
@@ -137,6 +143,7 @@ def compare(
     solver: Solver | None = None,
     level: float = 0.95,
     chunk_size: int = 128,
+    progress: Progress = False,
 ) -> Comparison:
     """Compare trained models on the same inputs without labels.
 
@@ -153,6 +160,7 @@ def compare(
         solver: as in `credibility`.
         level: of the intervals.
         chunk_size: as in `credibility`.
+        progress: as in `credibility`, over all models.
     """
     if not isinstance(models, Mapping) or len(models) < 2:
         raise InvalidArgumentError(
@@ -161,10 +169,14 @@ def compare(
             came=f"{type(models).__name__} of {len(models) if hasattr(models, '__len__') else '?'}",
             remedy="compare({'resnet': clf_a, 'densenet': clf_b}, x).",
         )
-    profiles = {
-        name: credibility(clf, x, gamma=gamma, solver=solver, chunk_size=chunk_size)
-        for name, clf in models.items()
-    }
+    with ticking(progress) as tick:
+        profiles = {
+            name: credibility(
+                clf, x, gamma=gamma, solver=solver, chunk_size=chunk_size,
+                progress=False if tick is None else _part(tick, place, len(models)),
+            )
+            for place, (name, clf) in enumerate(models.items())
+        }  # fmt: skip
     _check_comparable(profiles)
     usable = torch.stack([profile.usable.cpu() for profile in profiles.values()]).all(0)
     names = tuple(models)
@@ -186,7 +198,26 @@ def compare(
         samples=int(usable.sum()),
         left_out=int((~usable).sum()),
         unlike=_unlike(profiles),
+        agreement={
+            (a, b): bootstrap(_mean, _agree(profiles[a], profiles[b])[usable], level=level)
+            for a, b in pairs
+        },
     )
+
+
+def _part(tick: Callable[[float], None], place: int, count: int) -> Callable[[float], None]:
+    """What one of several models reports to: its share is a part of the whole."""
+    return lambda share: tick((place + share) / count)
+
+
+def _agree(first: Profile, second: Profile) -> Tensor:
+    """Whether both models predict the same class, sample by sample."""
+    left, right = first.fit.argmax(1).cpu(), second.fit.argmax(1).cpu()
+    if first.settings.classes is None or second.settings.classes is None:
+        return (left == right).double()
+    pairs = zip(left.tolist(), right.tolist(), strict=True)
+    same = [first.class_name(a) == second.class_name(b) for a, b in pairs]
+    return torch.tensor(same, dtype=torch.float64, device=CPU)
 
 
 def _unlike(profiles: Mapping[str, Profile]) -> tuple[str, ...]:
