@@ -1,5 +1,7 @@
 """The findings of a study end with what to do, and only what the numbers carry."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from sklearn.datasets import load_breast_cancer
@@ -68,6 +70,31 @@ def test_otherwise_the_default_is_left(free, close):
     assert "leave the score of rules as it is (failure_score): of 4 others" in text
     assert "none ranks the errors clearly better" in text
     assert ("max_softmax, from the outputs alone, is not clearly worse" in text) == close
+
+
+@pytest.mark.parametrize(
+    ("worse", "better", "warned"),
+    [(0, 0, False), (1, 0, False), (2, 0, True), (2, 1, False), (3, 1, True)],
+)
+def test_sets_that_speak_against_the_default_are_not_kept_quiet(worse, better, warned):
+    plain = result(60, free=2.0, own=2.0)
+    bad, good = result(60, free=4.0, own=0.2), result(60, free=0.1, own=4.0)
+    assert bad.sets["plain"].failures["failure_score"].differences["aurc"].low > 0
+    assert good.sets["plain"].failures["failure_score"].differences["aurc"].high < 0
+    kinds = [bad] * worse + [good] * better
+    few = result(8, free=4.0, own=0.2)  # errors that tell nothing apart
+    sets = {f"damaged {n}": replace(f.sets["plain"], kind="shifted") for n, f in enumerate(kinds)}
+    sets["few"] = replace(few.sets["plain"], kind="shifted")
+    text = last(replace(plain, sets={**plain.sets, **sets}))
+    assert "leave the score of rules as it is" in text
+    words = (
+        f"But of {worse + better} other sets with labels and errors enough, failure_score ranks "
+        f"them clearly worse than max softmax (rival) on {worse}, and clearly better on {better}"
+    )
+    assert (words in text) == warned
+    assert text.endswith("pass score='max_softmax' to the rule.") == warned
+    otherwise = last(replace(plain, reference="softmax_ratio", sets={**plain.sets, **sets}))
+    assert "other sets" not in otherwise  # differences to another score
 
 
 @pytest.mark.parametrize("errors", [1, 9, 10])

@@ -19,6 +19,9 @@ on single inputs."""
 FREE = "max_softmax"
 """The usual score that needs no solve."""
 
+FREE_RIVAL = "max softmax (rival)"
+"""The same among the rivals, and the usual reference."""
+
 
 def right_and_wrong(part: SetResult) -> tuple[int, int]:
     """How many answers of a set with labels are right, and how many wrong."""
@@ -100,6 +103,29 @@ def _choice(result: StudyResult, scores: dict[str, Tensor], correct: Tensor) -> 
     return (
         f"What to do: for this model leave the score of rules as it is ({DEFAULT}): of "
         f"{len(usable)} others that a rule can use, none ranks the errors clearly better{also}."
+        f"{_elsewhere(result)}"
+    )
+
+
+def _elsewhere(result: StudyResult) -> str:
+    """A word of warning where other sets with labels speak against the default.
+
+    The advice above is about ordinary inputs, and whoever brought damaged ones fears those.
+    """
+    if result.reference not in (FREE, FREE_RIVAL):
+        return ""
+    others = [
+        part.failures[DEFAULT].differences["aurc"]
+        for name, part in result.sets.items()
+        if name != result.ordinary and DEFAULT in part.failures and enough_answers(part)
+    ]
+    better, worse = sum(gap.high < 0 for gap in others), sum(gap.low > 0 for gap in others)
+    if worse < 2 or worse <= 2 * better:
+        return ""
+    return (
+        f" But of {len(others)} other sets with labels and errors enough, {DEFAULT} ranks them "
+        f"clearly worse than {result.reference} on {worse}, and clearly better on {better}: if you "
+        f"expect inputs like these, pass score={FREE!r} to the rule."
     )
 
 
