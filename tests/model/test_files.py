@@ -208,6 +208,30 @@ def test_weights_of_another_network_are_refused(factory, tmp_path, change, words
         cr.load_classifier(f"{factory}:make", weights=tmp_path / "w.safetensors")
 
 
+@pytest.mark.parametrize("before", ["module.", "_orig_mod.", "model.net."])
+def test_names_that_a_wrapper_put_before_all_are_told(factory, tmp_path, before):
+    state = dict(cr.load_classifier(f"{factory}:make").classifier.net.state_dict())
+    wrapped = {before + name: tensor for name, tensor in state.items()}
+    path = tmp_path / "w.safetensors"
+    save_file(wrapped, path)
+    with pytest.raises(cr.FileFormatError, match=rf"Only '{before}' stands .* in the file.*cut it"):
+        cr.load_classifier(f"{factory}:make", weights=path)
+    save_file({name.removeprefix(before): tensor for name, tensor in wrapped.items()}, path)
+    assert cr.load_classifier(f"{factory}:make", weights=path).notes  # as the message says
+    save_file({**wrapped, "extra": torch.ones(1)}, path)  # there is more to it
+    with pytest.raises(cr.FileFormatError, match="Build the same architecture"):
+        cr.load_classifier(f"{factory}:make", weights=path)
+
+
+def test_a_wrapper_in_the_factory_is_told_too(factory, tmp_path):
+    state = dict(cr.load_classifier(f"{factory}:make").classifier.net.state_dict())
+    save_file(state, tmp_path / "w.safetensors")
+    more = "\n\ndef around():\n    return nn.Sequential(make())\n"
+    (tmp_path / "factory.py").write_text(FACTORY + more)
+    with pytest.raises(cr.FileFormatError, match=r"Only '0\.' stands .* of the module.*inside"):
+        cr.load_classifier(f"{factory}:around", weights=tmp_path / "w.safetensors")
+
+
 def test_weights_that_are_no_safetensors_are_refused(factory, tmp_path):
     (tmp_path / "w.safetensors").write_bytes(b"nonsense")
     with pytest.raises(cr.FileFormatError, match="not a readable safetensors"):

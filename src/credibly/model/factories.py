@@ -240,9 +240,34 @@ def _load_weights(made: object, path: Path, spec: str) -> list[str]:
         more = f" and {len(complaints) - 4} more differences" if len(complaints) > 4 else ""
         raise FileFormatError(
             f"{path}: these weights are not those of {spec}: {'; '.join(complaints[:4])}{more}. "
-            "Build the same architecture that was trained."
+            f"{_about_names(set(stored), set(own))}"
         )
     return [f"weights from {path.name} ({len(stored)} tensors)"]
+
+
+def _about_names(stored: set[str], own: set[str]) -> str:
+    """What to do about other names: a wrapper puts its own before all of them."""
+    before = _prefix(stored, own)
+    if before is not None:
+        return (
+            f"Only {before!r} stands before every name in the file, from a wrapper such as "
+            "DataParallel or torch.compile: save the weights of the network inside of it, or cut "
+            f"it off, {{name.removeprefix({before!r}): tensor for name, tensor in state.items()}}."
+        )
+    before = _prefix(own, stored)
+    if before is not None:
+        return (
+            f"Only {before!r} stands before every name of the module, from a wrapper: return the "
+            "network inside of it from the factory."
+        )
+    return "Build the same architecture that was trained."
+
+
+def _prefix(longer: set[str], shorter: set[str]) -> str | None:
+    """What stands before every shorter name, if that is all that tells the names apart."""
+    one = min(shorter, default="")
+    found = {name.removesuffix(one) for name in longer if one and name.endswith(f".{one}")}
+    return next((text for text in found if {text + name for name in shorter} == longer), None)
 
 
 def _code(home: ModuleType) -> str:
