@@ -85,6 +85,8 @@ def test_samples_without_a_profile_are_left_out_of_the_scale_and_get_nan(profile
     assert learned(holes).isnan().tolist() == [True, False] * 20
     with pytest.raises(cr.InvalidArgumentError, match="learn a scale"):
         cr.tamper_score(holes[::2])
+    with pytest.raises(cr.InvalidArgumentError, match=r"an empty profile.*never predicted"):
+        cr.failure_score(profile[:0])
 
 
 def test_scores_by_name_or_as_they_are(profile):

@@ -198,8 +198,11 @@ def _quartiles(values: Tensor) -> tuple[float, float, float]:
         raise InvalidArgumentError(
             "profile",
             expected="at least one sample that was solved, to learn a scale from",
-            came=f"{len(values)} samples, none of them",
-            remedy="Look at profile.status.",
+            came=f"{len(values)} samples, none of them" if len(values) else "an empty profile",
+            remedy="Look at profile.status."
+            if len(values)
+            else "Nothing was left by the choice of samples; a class that is never predicted, say, "
+            "has none to make a rule of.",
         )
     points = torch.tensor([0.25, 0.5, 0.75], dtype=known.dtype, device=known.device)
     low, middle, high = known.quantile(points).tolist()
