@@ -54,6 +54,44 @@ def test_probabilities_where_the_inner_model_has_them():
     np.testing.assert_allclose(model.predict_proba(X), model.estimator_.predict_proba(X))
 
 
+UNLIKE = X * [1.0, 1e-4, 1e4, 1.0]
+
+
+@pytest.mark.parametrize(
+    "space", ["standardised", cr.Space.standardised(UNLIKE)], ids=["by name", "own"]
+)
+@pytest.mark.parametrize("gamma", ["auto", 2.0])
+def test_a_space_makes_the_units_of_the_columns_indifferent(space, gamma):
+    model = cr.CredibilityClassifier(pipeline(), gamma=gamma, solver=QUICK, space=space)
+    found = clone(model).fit(UNLIKE, LABELS)
+    twin = cr.from_sklearn(pipeline().fit(UNLIKE, LABELS), space=cr.Space.standardised(UNLIKE))
+    assert found.gamma_ == (cr.auto_gamma(twin, UNLIKE) if gamma == "auto" else gamma)
+    expected = cr.credibility(twin, UNLIKE[:7], gamma=found.gamma_, solver=QUICK)
+    np.testing.assert_array_equal(found.predict_credibility(UNLIKE[:7]), expected.credibility)
+    alike = clone(model).set_params(space="standardised", gamma=found.gamma_).fit(X, LABELS)
+    np.testing.assert_allclose(
+        found.predict_credibility(UNLIKE[:7]), alike.predict_credibility(X[:7]), atol=1e-6
+    )
+    restored = pickle.loads(pickle.dumps(found))  # noqa: S301
+    np.testing.assert_array_equal(restored.profile(UNLIKE[:3]).risk, found.profile(UNLIKE[:3]).risk)
+
+
+def test_columns_of_unlike_units_are_warned_of_also_where_a_scaler_is_inside():
+    with pytest.warns(cr.CrediblyWarning, match=r"spread by 4\.3\de-05 to .*space='standardised'"):
+        cr.CredibilityClassifier(pipeline(), gamma=1.0).fit(UNLIKE, LABELS)
+    outside = make_pipeline(StandardScaler(), cr.CredibilityClassifier(SVC(), gamma=1.0))
+    outside.fit(UNLIKE, LABELS)  # warnings are errors here
+    assert outside[-1].profile(outside[:-1].transform(UNLIKE[:2])).usable.all()
+
+
+@pytest.mark.parametrize("space", ["standard", 3, [1.0, 2.0]])
+def test_what_is_no_space_is_refused(space):
+    with pytest.raises(cr.InvalidArgumentError, match=r"^`space`.*'standardised'"):
+        cr.CredibilityClassifier(pipeline(), space=space).fit(X, LABELS)
+    with pytest.raises(cr.InvalidArgumentError, match=r"^`space`.*credibly\.Space"):
+        cr.from_sklearn(pipeline().fit(X, LABELS), space=space)
+
+
 def test_credibilities_are_those_of_the_twin(fitted):
     twin = cr.from_sklearn(fitted.estimator_)
     expected = cr.credibility(twin, X[:7], gamma=fitted.gamma_, solver=QUICK)

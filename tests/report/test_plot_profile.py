@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -331,6 +332,11 @@ def test_a_table_has_no_inputs_to_draw(tmp_path):
         ({"classes": "abc"}, "got 'abc'"),
         ({"features": ["a"]}, "6 names, one a feature"),
         ({"features": "abcdef"}, "got 'abcdef'"),
+        ({"features": 6}, "got int. Pass a list of names."),
+        (
+            {"features": SimpleNamespace(classifier=models.affine_classifier(6, 3))},
+            ".classifier, as",
+        ),
         ({"inputs": pd.DataFrame(np.zeros((4, 2)))}, "6 names, one a feature"),
         ({"inputs": torch.zeros(3, 6)}, "of the 4 samples of the profile, got shape (3, 6)"),
         ({"inputs": torch.zeros(4)}, "got shape (4,)"),

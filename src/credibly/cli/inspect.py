@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 SHOWN = 8
 """Classes that are named, the most frequent ones."""
 
-UNLIKE = 100.0
-"""Spreads of columns that differ by more are hardly of one unit."""
-
 LEAST_OF_BYTES = {3: 16.0, 4: 1.5}
 """By dimensions, a largest value that pixels of 0 to 1 hardly have; three may also be sequences."""
 
@@ -141,17 +138,15 @@ def _compare_spreads(clf: Classifier, x: Tensor) -> None:
     """Warn of columns in units so unlike that a movement is one of the smallest unit alone."""
     if x.dim() != 2 or clf.space is not None or clf.module is not None:
         return
-    finite = x[x.isfinite().all(1)]
-    if not len(finite):
-        return
-    spreads = finite.double().std(0, correction=0)
-    spreads = spreads[spreads > 0]  # what never varies tells no unit
-    if len(spreads) and float(spreads.max() / spreads.min()) > UNLIKE:
-        least, most = float(spreads.min()), float(spreads.max())
+    from credibly.model.tables import unlike_spreads
+
+    unlike = unlike_spreads(x)
+    if unlike is not None:
         warnings.warn(
-            f"columns spread by {least:.3g} to {most:.3g}: distances are in the units of the file, "
-            "so that columns of large units hardly move. A factory that returns a Classifier with "
-            "space=Space.standardised(x) measures them alike (docs/command-line.md, Units)",
+            f"columns spread by {unlike[0]:.3g} to {unlike[1]:.3g}: distances are in the units of "
+            "the file, so that columns of large units hardly move. A factory that returns a "
+            "Classifier with space=Space.standardised(x) measures them alike "
+            "(docs/command-line.md, Units)",
             CrediblyWarning,
             stacklevel=2,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,10 +20,12 @@ try:
 except ImportError as error:
     raise missing_sklearn("CredibilityClassifier") from error
 
-from credibly.errors import InvalidArgumentError, ModelError
+from credibly.errors import CrediblyWarning, InvalidArgumentError, ModelError
 from credibly.model.losses import Loss
 from credibly.model.sklearn.context import SvcOutputs
 from credibly.model.sklearn.twin import from_sklearn
+from credibly.model.space import Space
+from credibly.model.tables import unlike_spreads
 from credibly.problem.weights import auto_gamma, positive
 from credibly.profile.credibility import credibility
 from credibly.profile.profile import Profile
@@ -30,6 +33,8 @@ from credibly.solve.base import Solver
 from credibly.types import Bounds
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from credibly.model.classifier import Classifier
 
 
@@ -57,6 +62,10 @@ class CredibilityClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         solver: by default `credibly.Hybrid()`.
         loss: by default the one that fits the model.
         svc_outputs: as of `from_sklearn`.
+        space: how dear it is to move each column, in the inputs of the estimator: a `Space`, or
+            'standardised' for `Space.standardised` of the training data, in which a deviation of
+            any column costs the same. None measures all columns alike, in their own units: right
+            where they are scaled before they come here.
         bounds: smallest and largest value that any feature may take.
         chunk_size: samples solved at a time.
         prefit: use `estimator` as it is; `fit` then only finds gamma.
@@ -78,6 +87,7 @@ class CredibilityClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         solver: Solver | None = None,
         loss: str | Loss | None = None,
         svc_outputs: SvcOutputs = "soft_minimum",
+        space: Space | Literal["standardised"] | None = None,
         bounds: Bounds | None = None,
         chunk_size: int = 128,
         prefit: bool = False,
@@ -87,6 +97,7 @@ class CredibilityClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.solver = solver
         self.loss = loss
         self.svc_outputs = svc_outputs
+        self.space = space
         self.bounds = bounds
         self.chunk_size = chunk_size
         self.prefit = prefit
@@ -97,8 +108,10 @@ class CredibilityClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         frozen = self.prefit or kind_of(self.estimator) == "FrozenEstimator"
         model = self.estimator if frozen else clone(self.estimator).fit(X, y, **fit_params)
         _check_classes(model)
-        twin = from_sklearn(model, loss=self.loss, svc_outputs=self.svc_outputs)
+        chosen = _space(self.space, X)
+        twin = from_sklearn(model, loss=self.loss, svc_outputs=self.svc_outputs, space=chosen)
         inputs = twin.net.as_tensor(X)  # type: ignore[attr-defined]
+        _compare_spreads(chosen, inputs)
         self.gamma_ = _gamma(self.gamma, twin, inputs)
         self.estimator_, self.classifier_ = model, twin
         self.classes_ = np.asarray(model.classes_)
@@ -167,6 +180,33 @@ def _gamma(gamma: object, twin: Classifier, inputs: Any) -> float:
     if isinstance(gamma, str) and gamma == "auto":
         return auto_gamma(twin, inputs)
     return positive(gamma, "gamma")
+
+
+def _space(asked: Space | Literal["standardised"] | None, x: Any) -> Space | None:
+    if isinstance(asked, str) and asked == "standardised":
+        return Space.standardised(x)
+    if asked is None or isinstance(asked, Space):
+        return asked
+    raise InvalidArgumentError(
+        "space",
+        expected="a credibly.Space, 'standardised' or None",
+        came=repr(asked),
+        remedy="'standardised' takes the deviations of the training data.",
+    )
+
+
+def _compare_spreads(space: Space | None, inputs: Tensor) -> None:
+    """Warn where a movement would be one of the columns of the smallest units alone."""
+    unlike = None if space is not None else unlike_spreads(inputs)
+    if unlike is not None:
+        warnings.warn(
+            f"columns spread by {unlike[0]:.3g} to {unlike[1]:.3g}: profiles move each in its own "
+            "units, so that those of large units hardly move, also with a scaler inside of the "
+            "estimator. Pass space='standardised', or scale before: make_pipeline("
+            "StandardScaler(), CredibilityClassifier(...)).",
+            CrediblyWarning,
+            stacklevel=3,
+        )
 
 
 def _refuse_sparse(x: Any) -> None:

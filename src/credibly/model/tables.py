@@ -11,6 +11,9 @@ from credibly.errors import InvalidArgumentError
 from credibly.model.classifier import Classifier
 from credibly.types import is_table, table_numbers
 
+UNLIKE = 100.0
+"""Spreads of columns that differ by more are hardly of one unit."""
+
 
 def column_names(clf: Classifier) -> tuple[str, ...] | None:
     """What a classifier calls the columns of its inputs, in its order; None if it has no names.
@@ -41,6 +44,18 @@ def numbers_of_table(clf: Classifier, x: Any) -> Any:
     if isinstance(net, Twin) and clf.preprocess is None and names in (None, net.feature_names):
         return net.of_table(x)
     return x if names is None else _in_order(clf, x, names)
+
+
+def unlike_spreads(x: Tensor) -> tuple[float, float] | None:
+    """The least and the largest spread of the columns (n, d), if they are hardly of one unit."""
+    finite = x[x.isfinite().all(1)]
+    if not len(finite):
+        return None
+    spreads = finite.double().std(0, correction=0)
+    spreads = spreads[spreads > 0]  # what never varies tells no unit
+    if not len(spreads) or float(spreads.max() / spreads.min()) <= UNLIKE:
+        return None
+    return float(spreads.min()), float(spreads.max())
 
 
 def _in_order(clf: Classifier, table: Any, names: tuple[str, ...]) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
+from credibly.model.batches import classifier_inside
 from credibly.model.classifier import Classifier
 from credibly.model.tables import column_names
 from credibly.profile.given import check_profile
@@ -144,6 +145,13 @@ def _features(features: Sequence[str] | Classifier | None, count: int) -> Featur
         return None
     if isinstance(features, Classifier):
         return _of_classifier(features, count)
+    if not hasattr(features, "__len__"):
+        raise InvalidArgumentError(
+            "features",
+            expected=f"{count} names, one a feature, or the classifier",
+            came=type(features).__name__,
+            remedy=classifier_inside(features) or "Pass a list of names.",
+        )
     if isinstance(features, str) or len(features) != count:
         raise InvalidArgumentError(
             "features",

@@ -145,7 +145,8 @@ def _check_settings(dtype: object, svc_outputs: object) -> None:
 
 def _check_order(space: Space | None, names: tuple[str, ...] | None) -> None:
     """Refuse the scales of columns that stand in another order than those of the fit."""
-    columns = None if space is None or space.columns is None else tuple(space.columns)
+    named = getattr(space, "columns", None)  # what is no space is refused by the classifier
+    columns = None if named is None else tuple(named)
     if columns is None or names is None or columns == names or set(columns) != set(names):
         return
     raise InvalidArgumentError(
