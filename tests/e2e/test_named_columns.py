@@ -109,7 +109,15 @@ def test_evaluate_and_inspect_do_the_same(model, capsys):
     rows = cr.read_study("o")["outliers far"]
     assert rows.predicted.tolist() == (model.predict(far[NAMES]) == "yes").astype(int).tolist()
     assert credibly("inspect", "model.skops", "x.csv", "--drop", "truth") == 0
-    assert f"{NAMES[0]}, b, a" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"{NAMES[0]}, b, a" in said
+    assert "of the model, by name" in said
+    skops.io.dump(LogisticRegression().fit(X.to_numpy(), Y), "bare.skops")
+    assert credibly("inspect", "bare.skops", "x.csv", "--drop", "truth") == 0
+    assert "of the file: the model knows no names" in capsys.readouterr().out
+    np.save("x.npy", X)
+    assert credibly("inspect", "bare.skops", "x.npy") == 0
+    assert "knows no names" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

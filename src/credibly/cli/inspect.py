@@ -54,7 +54,8 @@ def inspect(
             return
         source = of_data.open(data).for_model(loaded.classifier)
         ids, x = source.read(0, AUTO_ROWS)
-        _print(console, "data", {**_about_data(source, ids), "values": _about_values(x)})
+        order = _about_order(loaded.classifier, source)
+        _print(console, "data", {**_about_data(source, ids), **order, "values": _about_values(x)})
         _compare_spreads(loaded.classifier, x)
         tried = _tried(loaded.classifier, source, o.as_gamma(gamma), bounds)
         answers = _about_answers(loaded.classifier, x)
@@ -117,6 +118,16 @@ def _mode(clf: Classifier) -> str:
 def _about_data(source: Source, ids: Ids) -> dict[str, str]:
     facts = {name: _words(value) for name, value in source.describe().items()}
     return {**facts, "first ids": _words(ids[:3]), "fingerprint": source.fingerprint()}
+
+
+def _about_order(clf: Classifier, source: Source) -> dict[str, str]:
+    """Whose order the columns of a table have: a wrong one is noticed by nobody but the reader."""
+    from credibly.model.tables import column_names
+
+    if "columns" not in source.options():
+        return {}
+    named = column_names(clf) is not None
+    return {"order": "of the model, by name" if named else "of the file: the model knows no names"}
 
 
 def _about_values(x: Tensor) -> str:
