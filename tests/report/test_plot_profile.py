@@ -245,7 +245,7 @@ def test_of_signals_the_channel_that_moved_most_is_drawn_before_and_after(last):
     before, after = profile.x0[1], profile.perturbed[1]
     before, after = (before.T, after.T) if last else (before, after)
     row = int((after - before).norm(dim=1).argmax())
-    assert both.get_title("left") == f"x0 and x+, channel {row} of 2, which moved most"
+    assert both.get_title("left") == f"x0 and x+, channel with index {row}, which moved most"
     for line, values in zip(both.lines, (before, after), strict=True):
         np.testing.assert_array_equal(line.get_ydata(), values[row].numpy())
     move = difference.lines[1].get_ydata()

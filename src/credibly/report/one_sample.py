@@ -83,7 +83,7 @@ def _channel(view: View) -> tuple[int, str]:
     """The channel of a signal that moved most, and how it is called beside a title."""
     channels = len(view.move)
     most = int(view.move.norm(dim=1).argmax())
-    return most, f", channel {most} of {channels}, which moved most" if channels > 1 else ""
+    return most, f", channel with index {most}, which moved most" if channels > 1 else ""
 
 
 def _curves(panel: Axes, *, view: View) -> None:
