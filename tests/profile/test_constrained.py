@@ -7,6 +7,7 @@ from torch import nn
 
 import credibly as cr
 from credibly import Feasibility, solve_constrained
+from credibly.solve.constrained_rounds import Rounds
 from tests.reference import models, oracles
 
 
@@ -203,8 +204,9 @@ def test_classical_updates_that_blow_up_are_unsolved_and_not_an_exception():
 
 
 def test_a_rough_network_is_met_within_the_tolerance_and_nearer_than_without_the_anneal():
-    clf, x0 = cr.Classifier(models.relu_network(width=64)), models.inputs(12)
-    c = cr.credibility(clf, x0, gamma=20.0).credibility - 0.1
+    clf, x0 = cr.Classifier(models.relu_network(width=64)), models.inputs(40)
+    profile = cr.credibility(clf, x0, gamma=20.0)
+    c = profile.credibility - 0.1
     annealed = solve_constrained(clf, x0, c, tolerance=1e-4)
     plain = solve_constrained(
         clf, x0, c, tolerance=1e-4, method=cr.AugmentedLagrangian(anneal_steps=1)
@@ -212,6 +214,25 @@ def test_a_rough_network_is_met_within_the_tolerance_and_nearer_than_without_the
     assert set(annealed.status) == {Feasibility.SOLVED}
     assert float(annealed.violation.max()) <= 1e-4
     assert float(annealed.risk.sum()) < float(plain.risk.sum())
+    assert float((annealed.risk / profile.risk).max()) < 1.5  # x+ meets them, too
+
+
+def test_no_answer_is_further_away_than_a_point_on_the_way_that_met_the_credences(monkeypatch):
+    clf, x0 = cr.Classifier(models.relu_network(width=64)), models.inputs(40)
+    c = cr.credibility(clf, x0, gamma=20.0).credibility - 0.1
+    least = torch.full((40,), torch.inf, dtype=torch.float64)
+    note = Rounds._note
+
+    def watched(search, rows, part, point):
+        note(search, rows, part, point)
+        met = part.excess(point.losses).amax(1) <= 1e-4
+        risk = (point.x - x0[rows]).square().sum(1)
+        least[rows[met]] = torch.minimum(least[rows[met]], risk[met])
+
+    monkeypatch.setattr(Rounds, "_note", watched)
+    found = solve_constrained(clf, x0, c, tolerance=1e-4)
+    assert int(least.isfinite().sum()) == 40
+    assert bool((found.risk <= 1.002 * least).all())
 
 
 @pytest.mark.parametrize("wrong", [cr.LBFGS(), "classical", cr.AugmentedLagrangian])

@@ -1,12 +1,14 @@
 """The method for given credences: what it costs, and which point of a search it keeps."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import credibly as cr
 from credibly import Feasibility, solve_constrained
 from credibly.problem.constrained import AugmentedProblem
-from credibly.solve.constrained import Iterate, _first_penalty, _Rounds, starting_point
+from credibly.solve.constrained_rounds import Iterate, Rounds, first_penalty, starting_point
 from tests.reference import models
 from tests.reference.counting import counting
 
@@ -81,14 +83,14 @@ def test_going_back_restores_the_point_and_withdraws_what_was_said_of_it():
     assert at.passes.tolist() == pytest.approx([16 / 3] * 2)  # what was spent stays spent
 
 
-def test_the_first_penalty_is_ten_times_the_curvature_that_a_unit_of_loss_is_worth():
+def test_thefirst_penalty_is_ten_times_the_curvature_that_a_unit_of_loss_is_worth():
     problem, _ = augmented(torch.tensor([[0.3], [-0.5]]).double())
     x = problem.x0[:1].clone().requires_grad_()
     excess = (problem.classifier.losses(x) + problem.credences[:1]).clamp(min=0)
     (slope,) = torch.autograd.grad(0.5 * excess.square().sum(), x)
     expected = 20 * float(excess.detach().square().sum() / slope.square().sum())
-    assert float(_first_penalty(problem)[0, 0]) == pytest.approx(expected)
-    assert float(_first_penalty(problem)[1, 0]) == 1.0  # nothing pulls
+    assert float(first_penalty(problem)[0, 0]) == pytest.approx(expected)
+    assert float(first_penalty(problem)[1, 0]) == 1.0  # nothing pulls
 
 
 def at_point(problem, losses, x=0.0, stationarity=0.5):
@@ -101,7 +103,7 @@ def at_point(problem, losses, x=0.0, stationarity=0.5):
 def test_a_round_that_changes_nothing_ends_a_search_only_where_it_is_rough_and_feasible():
     problem, losses = augmented(torch.full((2, 1), -0.5).double())
     at = at_point(problem, losses, x=1.0)
-    search, risk = _Rounds(problem, at, 1e-7), problem.risk(at.x)
+    search, risk = Rounds(problem, at, 1e-7), problem.risk(at.x)
     half = torch.full((2,), 0.5).double()
     assert search._stands_still(risk, half).tolist() == [True, True]
     assert search._stands_still(1.01 * risk, half).tolist() == [False, False]
@@ -113,10 +115,64 @@ def test_a_round_that_changes_nothing_ends_a_search_only_where_it_is_rough_and_f
     assert search._stands_still(risk, half).tolist() == [False, False]  # not feasible
 
 
+def test_a_nearer_point_that_met_the_credences_takes_the_place_of_a_worse_end():
+    problem, losses = augmented(torch.full((4, 1), -0.5).double(), 4)
+    at = at_point(problem, losses)
+    search, rows = Rounds(problem, at, 1e-7), torch.arange(4)
+    near, far = (problem.evaluate(problem.x0 + step) for step in (0.01, 0.011))
+    for point in (near, far):
+        search._note(rows, problem, point)
+    assert at.violation(problem).tolist() == [0.0] * 4  # both meet them
+    at.stationarity[:] = torch.tensor([0.5, 0.0, 0.5, 0.5])  # the second is exact
+    at.losses[2] += 1.0  # does not meet them in the end
+    at.x[3] = near.x[3] + 1e-6  # hardly further
+    at.hopeless[:] = True
+    search.return_to_nearest(torch.ones(4).bool())
+    assert torch.equal(at.x[[0, 2]], near.x[[0, 2]])
+    assert torch.equal(at.losses[[0, 2]], near.losses[[0, 2]])
+    assert torch.equal(at.x[1], far.x[1])
+    assert not torch.equal(at.x[3], near.x[3])
+    assert at.hopeless.tolist() == [False, True, False, True]
+
+
+def test_what_was_never_met_stays_where_the_search_ended():
+    problem, losses = augmented(torch.full((2, 1), 0.3).double())
+    at = at_point(problem, losses)
+    search = Rounds(problem, at, 1e-7)
+    search._note(torch.arange(2), problem, problem.evaluate(problem.x0 + 1e-3))
+    assert search.was_met().tolist() == [False, False]
+    before = at.x.clone()
+    search.return_to_nearest(torch.ones(2).bool())
+    assert torch.equal(at.x, before)
+
+
+def test_a_restart_takes_back_point_penalty_and_duals():
+    problem, losses = augmented(torch.full((2, 1), 0.3).double())
+    at = at_point(problem, losses)
+    search, before, penalty = Rounds(problem, at, 1e-7), at.copy(), problem.penalty
+    search.problem = replace(problem, penalty=5 * penalty)
+    search._note(torch.arange(2), search.problem, problem.evaluate(problem.x0 + 0.1))
+    search.restart(torch.tensor([True, False]), before, penalty)
+    assert search.problem.penalty.tolist() == [[1.0], [5.0]]
+    assert torch.equal(at.x[0], problem.x0[0])
+    assert not torch.equal(at.x[1], problem.x0[1])
+    assert torch.equal(search.problem.duals, at.multipliers)
+    assert search.problem.duals[0].tolist() == [0.0] * 4
+    assert float(search.problem.duals[1].max()) > 0
+
+
+def test_kinks_are_in_the_way_where_neither_the_gradient_nor_the_violation_is_small():
+    problem, losses = augmented(torch.full((3, 1), 0.3).double(), 3)
+    at = at_point(problem, losses, stationarity=torch.tensor([0.5, 0.01, 0.5]).double())
+    search = Rounds(problem, at, 1e-7)
+    violation = torch.tensor([0.1, 0.1, 1e-4]).double()  # of 0.3 at first
+    assert search._among_kinks(violation).tolist() == [True, False, False]
+
+
 def test_a_penalty_is_worth_growing_where_the_violation_is_the_larger_error():
     problem, losses = augmented(torch.full((3, 1), 0.3).double(), 3)
     at = at_point(problem, losses, stationarity=torch.tensor([0.1, 0.5, 0.1]).double())
-    search = _Rounds(problem, at, 1e-6)
+    search = Rounds(problem, at, 1e-6)
     violation = torch.tensor([0.3, 0.3, 1e-7]).double()
     assert search._worth_growing(violation, rough=False).tolist() == [True, False, False]
     assert search._worth_growing(violation, rough=True).tolist() == [True, True, False]

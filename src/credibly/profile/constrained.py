@@ -18,12 +18,8 @@ from credibly.problem.constrained import AugmentedProblem
 from credibly.problem.weights import as_numbers
 from credibly.profile.arguments import check_chunk_size
 from credibly.solve.base import require_tolerance
-from credibly.solve.constrained import (
-    AugmentedLagrangian,
-    ConstrainedMethod,
-    Iterate,
-    starting_point,
-)
+from credibly.solve.constrained import AugmentedLagrangian, ConstrainedMethod
+from credibly.solve.constrained_rounds import Iterate, starting_point
 from credibly.types import Array, Limits, per_sample
 
 
