@@ -1,6 +1,7 @@
 """Every solver goes through here: to join, add a row to SOLVERS."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -32,6 +33,12 @@ GAMMA = 30.0
 @pytest.fixture(params=SOLVERS, ids=list(SOLVERS))
 def solver(request):
     return SOLVERS[request.param]
+
+
+@pytest.fixture
+def short_solver(solver):
+    """For what must hold after any number of steps: the slow solvers need not arrive."""
+    return replace(solver, steps=600) if getattr(solver, "steps", 0) > 600 else solver
 
 
 def test_affine_models_agree_with_scipy_and_cvxpy(solver):
@@ -85,11 +92,11 @@ def test_solvers_agree_with_one_another_on_smooth_networks(name):
     assert torch.allclose(one.credibility, other.credibility, atol=1e-5)
 
 
-def test_the_decrease_holds_strictly_for_the_returned_numbers(solver):
+def test_the_decrease_holds_strictly_for_the_returned_numbers(short_solver):
     clf = cr.Classifier(models.relu_network().float())
     x0 = models.inputs(12, seed=2).float()
     for gamma in (1.0, 50.0, 1e4, 1e9):
-        p = cr.credibility(clf, x0, gamma=gamma, solver=solver)
+        p = cr.credibility(clf, x0, gamma=gamma, solver=short_solver)
         before = (p.fit.double() ** 2 / gamma).sum(1)
         after = (p.credibility.double() ** 2 / gamma).sum(1)
         assert bool((p.risk.double() <= before - after).all())
@@ -119,11 +126,11 @@ def test_chunks_and_batch_mates_do_not_change_results(solver):
         assert int((whole.steps - parts.steps).abs().max()) <= 1  # at the edge of the tolerance
 
 
-def test_the_same_call_gives_the_same_bits(solver):
+def test_the_same_call_gives_the_same_bits(short_solver):
     clf = cr.Classifier(models.relu_network(seed=1))
     x0 = models.inputs(5, seed=8)
-    first = cr.credibility(clf, x0, gamma=GAMMA, solver=solver)
-    second = cr.credibility(clf, x0, gamma=GAMMA, solver=solver)
+    first = cr.credibility(clf, x0, gamma=GAMMA, solver=short_solver)
+    second = cr.credibility(clf, x0, gamma=GAMMA, solver=short_solver)
     assert torch.equal(first.perturbed, second.perturbed)
     assert torch.equal(first.passes, second.passes)
 
