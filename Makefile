@@ -32,9 +32,10 @@ paper: $(INSTALLED)
 paper-small: $(INSTALLED)
 	$(BIN)/python -m experiments.paper --small --out .cache/paper-small
 
+# Python compiles what it imports; compiling all that is installed would take another minute.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	touch $(INSTALLED)
 
 clean:
