@@ -36,19 +36,23 @@ def facts_of(path: Path) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("results/networks.json"))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="of NAME-seedN.safetensors")
+    parser.add_argument("--out", type=Path, help="JSON file for all of it; else it is only shown")
     given = parser.parse_args(arguments)
-    paths = sorted(given.folder.glob("*-seed[0-9].safetensors"))
+    found = given.folder.glob("*-seed*.safetensors")
+    paths = sorted(path for path in found if path.stem.rpartition("-seed")[2].isdigit())
     if not paths:
         parser.exit(1, f"error: no NAME-seedN.safetensors in {given.folder}: train some first\n")
     try:
-        found = {path.stem: facts_of(path) for path in paths}
+        facts_by_name = {path.stem: facts_of(path) for path in paths}
     except FileFormatError as error:
         parser.exit(1, f"error: {error}\n")
-    write_json(given.out, found)
-    for name, facts in found.items():
+    if given.out is not None:
+        write_json(given.out, facts_by_name)
+    for name, facts in facts_by_name.items():
         print(f"{name}: {100 * facts.get('test_accuracy', float('nan')):.2f} % of the test images")
 
 

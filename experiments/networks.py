@@ -86,14 +86,39 @@ def build(arch: str, *, channels: int, classes: int) -> nn.Module:
 def load(path: Path, device: str | torch.device = "cpu") -> Trained:
     """A network from a file, its norms folded where they can be, without gradients by weights."""
     facts, weights = _content(path)
-    weights = {k: v.float() if v.is_floating_point() else v for k, v in weights.items()}
-    first = next(v for k, v in weights.items() if k in ("conv1.weight", "stem.weight"))
-    net = build(facts["arch"], channels=first.shape[1], classes=len(weights["fc.bias"]))
-    net.load_state_dict(weights)
-    folded = folded_norms(net.eval()).requires_grad_(False)
-    mean, std = (torch.tensor([float(v) for v in facts[k].split(",")]) for k in ("mean", "std"))
+    folded = folded_norms(_filled(path, facts["arch"], weights).eval()).requires_grad_(False)
+    mean, std = (_numbers(path, facts, name) for name in ("mean", "std"))
     ready = folded.to(device).to(memory_format=torch.channels_last)
     return Trained(path.stem, ready, mean.to(device), std.to(device), facts)
+
+
+def _filled(path: Path, arch: str, weights: dict[str, Tensor]) -> nn.Module:
+    """The architecture with the weights of a file."""
+    weights = {k: v.float() if v.is_floating_point() else v for k, v in weights.items()}
+    stems = [weights[name] for name in ("conv1.weight", "stem.weight") if name in weights]
+    problem = "no weights of a first and a last layer"
+    if stems and "fc.bias" in weights:
+        net = build(arch, channels=stems[0].shape[1], classes=len(weights["fc.bias"]))
+        try:
+            net.load_state_dict(weights)
+        except RuntimeError as error:
+            problem = " ".join(str(error).split())[:200]
+        else:
+            broken = [name for name, value in weights.items() if not value.isfinite().all()]
+            if not broken:
+                return net
+            problem = f"numbers that are not finite in {broken[0]}"
+    message = f"{path} does not hold the weights of a {arch} ({problem}). Train or copy it again."
+    raise FileFormatError(message)
+
+
+def _numbers(path: Path, facts: dict[str, str], name: str) -> Tensor:
+    """Numbers of the metadata, one a channel."""
+    try:
+        return torch.tensor([float(v) for v in facts[name].split(",")])
+    except ValueError as error:
+        message = f"{path}: its {name} is no list of numbers: {facts[name]!r}"
+        raise FileFormatError(message) from error
 
 
 def _content(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from credibly.errors import InvalidArgumentError
 from experiments import cifar10, fashion_mnist
 
 HELD_OUT = 2000  # the last images of a training set are kept for choices, never trained on
@@ -112,6 +113,13 @@ def load_data(recipe: Recipe, folder: Path, *, held_out: int = HELD_OUT) -> Data
     """The data of a recipe."""
     everything, test = (read(recipe.dataset, folder, part) for part in ("train", "test"))
     cut = len(everything) - held_out
+    if held_out < 0 or cut < recipe.batch:
+        raise InvalidArgumentError(
+            "--held-out",
+            expected=f"a number of images, such that a batch of {recipe.batch} is left to train on",
+            came=f"{held_out} of {len(everything)}",
+            remedy=f"Leave it out for {HELD_OUT}; 0 trains on all.",
+        )
     parts = (everything.select(slice(cut)), everything.select(slice(cut, None)), test)
     known, choices, measured = (part.without(recipe.left_out) for part in parts)
     return Data(known, choices, measured, kept_back=held_out)

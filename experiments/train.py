@@ -3,26 +3,30 @@
     python -m experiments.train cifar10-resnet18 --seed 0 --data FOLDER --out checkpoints
 
 Writes checkpoints/NAME-seed0.safetensors with the recipe and the accuracies in its metadata. The
-last 2000 training images are never trained on (`--held-out`): choices are made on them. The test
-set is looked at once, when training is over.
+last 2000 training images are not trained on (`--held-out`): choices are made on them. The test
+set is looked at once, when training is over. A run is stored after the epoch that ends a minute,
+and goes on from there if the same command is given again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
-from torch import nn
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
 
 import credibly
+from credibly.errors import FileFormatError
 from credibly.model.tensor_files import save_tensors
 from experiments import networks
+from experiments.made_with import stamp
 from experiments.recipes import HELD_OUT, MOMENTS, RECIPES, Data, Images, Recipe, load_data
 from experiments.training_step import Step, plan_epoch, runner
 
@@ -129,8 +133,7 @@ def _finished(run: Run, settings: str) -> bool:
     """
     if not run.target.exists():
         return False
-    with safe_open(run.target, "pt") as file:
-        made_by = (file.metadata() or {}).get("recipe")
+    made_by = _opened(run.target)[0].get("recipe")
     if made_by != settings:
         message = (
             f"{run.target} is there and was made with other settings ({made_by}); move it away, or "
@@ -151,17 +154,27 @@ def _resume(run: Run, step: Step, settings: str, say: Saying) -> tuple[int, floa
     """Epochs that are done, and the seconds they took."""
     if not run.unfinished.exists():
         return 0, 0.0
-    with safe_open(run.unfinished, "pt") as file:
-        facts = file.metadata()
-        if facts["settings"] != settings:
-            message = (
-                f"{run.unfinished} was begun with other settings ({facts['settings']}); remove it "
-                f"to begin anew with {settings}."
-            )
-            raise ValueError(message)
-        step.restore({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+    facts, state = _opened(run.unfinished)
+    if facts.get("settings") != settings:
+        message = (
+            f"{run.unfinished} was begun with other settings ({facts.get('settings')}); remove it "
+            f"to begin anew with {settings}."
+        )
+        raise ValueError(message)
+    step.restore(state)
     say(f"going on after epoch {facts['epoch']}")
     return int(facts["epoch"]), float(facts.get("seconds", 0))
+
+
+def _opened(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Metadata and tensors; of a broken file it is said which, and what to do."""
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return dict(file.metadata() or {}), tensors
+    except SafetensorError as error:
+        message = f"{path} is no whole safetensors file ({error}). Remove it to train anew."
+        raise FileFormatError(message) from error
 
 
 @torch.no_grad()
@@ -194,18 +207,7 @@ def _facts(run: Run, data: Data, step: Step, seconds: float) -> dict[str, str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("recipe", choices=tuple(RECIPES))
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path("checkpoints"))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--epochs", type=int)
-    parser.add_argument("--held-out", type=int, default=HELD_OUT)
-    parser.add_argument("--decoupled", type=float, metavar="DECAY",
-                        help="weight decay, taken from the weights themselves")  # fmt: skip
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--compile", action="store_true", help="fuse layers with torch.compile")
-    given = parser.parse_args(arguments)
+    given = parsed(arguments)
     recipe = RECIPES[given.recipe]
     if given.epochs is not None:
         recipe = replace(recipe, epochs=given.epochs)
@@ -213,10 +215,46 @@ def main(arguments: Sequence[str] | None = None) -> None:
         recipe = replace(recipe, weight_decay=given.decoupled, decoupled=True)
     run = Run(given.recipe, recipe, given.seed, given.out, given.device, compiled=given.compile)
     try:
+        stamp(given.device)  # refuses a device that is not there
         data = load_data(recipe, given.data, held_out=given.held_out)
         train(run, data, lambda line: print(line, flush=True))
     except (OSError, ValueError) as error:  # data that are not there, settings that do not fit
-        parser.exit(1, f"error: {error}\n")
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on from the last epoch that was stored")
+        sys.exit(130)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        message = f"at least 1 is needed, and {text} was given"
+        raise argparse.ArgumentTypeError(message)
+    return number
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add(
+        "recipe", choices=tuple(RECIPES), help="network, data and training (experiments/recipes.py)"
+    )
+    add("--data", type=Path, required=True, help="folder of the data set's archives or files")
+    add("--out", type=Path, default=Path("checkpoints"), help="default %(default)s")
+    add("--seed", type=int, default=0, help="of weights, order and crops; default %(default)s")
+    add("--epochs", type=_positive, help="instead of the recipe's")
+    add("--held-out", type=int, default=HELD_OUT, metavar="IMAGES",
+        help="of the training set that are not trained on, its last ones; default %(default)s, the "
+        "published CIFAR-10 networks of the paper's figures have 0")  # fmt: skip
+    add("--decoupled", type=float, metavar="DECAY",
+        help="weight decay, taken from the weights themselves")  # fmt: skip
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="here %(default)s")
+    add("--compile", action="store_true", help="fuse layers with torch.compile")
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CrediblyError as error:
         say(f"error: {error}")
         return 1
+    except KeyboardInterrupt:
+        say("\nstopped; the same command goes on with what is in the cache")
+        return 130
 
 
 def run(given: argparse.Namespace) -> int:
@@ -56,10 +59,11 @@ def run(given: argparse.Namespace) -> int:
         figure = settings.load(name, small=given.small)
         if not make_figure(world, cache, figure, given, tables):
             skipped.append(name)
-    claims.write(given.out)
+    nothing = len(skipped) == len(given.figure or settings.names())
+    if not nothing:  # verdicts on what was there before would look like those of this run
+        claims.write(given.out)
     if skipped:
         say(f"not made: {', '.join(skipped)}")
-    nothing = len(skipped) == len(given.figure or settings.names())
     return 1 if nothing or (skipped and given.figure) else 0
 
 
@@ -193,9 +197,13 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help="some figures only, or some beyond the paper's")  # fmt: skip
     parser.add_argument("--spaces", nargs="+", choices=SPACES, default=list(SPACES),
                         help="some spaces only: fills the cache, for several at once")  # fmt: skip
-    parser.add_argument("--small", action="store_true", help="the embedded network, in a minute")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--cache", type=Path, default=Path(".cache/paper"))
+    parser.add_argument(
+        "--small", action="store_true", help="the embedded network and 200 images, in minutes"
+    )
+    parser.add_argument("--device", default="cpu", help="default %(default)s")
+    parser.add_argument("--cache", type=Path, default=Path(".cache/paper"),
+                        help="finished stages, which know no device and no versions; choose another"
+                        " to compute them anew; default %(default)s")  # fmt: skip
     parser.add_argument("--out", type=Path, help=f"default {FULL}, with --small {SMALL}")
     parser.add_argument("--adaptive", type=Path, nargs="*", metavar="FOLDER_OR_FILE",
                         help="tables of experiments.adaptive to set beside the figures; default "

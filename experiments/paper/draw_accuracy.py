@@ -113,12 +113,12 @@ def accuracy(record: Record) -> tuple[Figure, str]:
         conditions = sets[names[0]]
         places = np.arange(len(conditions))
         for side, which in enumerate(NAMES):
-            at = places + 0.4 * (side - 0.5)
+            at = places + 0.31 * (side - 0.5)
             tops = _bars(panel, at, [c[which] for c in conditions.values()], which, names[0])
             means = [100 * c[which]["accuracy"][0] for c in conditions.values()]
             for other in names[1:]:
                 values = [100 * c[which]["accuracy"][0] for c in sets[other].values()]
-                panel.plot(at + 0.1, values, "D", ms=4.5, mfc="white", mec=style.INK, ls="none",
+                panel.plot(at + 0.08, values, "D", ms=4.5, mfc="white", mec=style.INK, ls="none",
                            label=other if side else None)  # fmt: skip
                 tops = np.maximum(tops, values)
             for x, mean, top in zip(at, means, tops, strict=True):
@@ -139,14 +139,14 @@ def _bars(panel: Axes, at: np.ndarray, numbers: list[Any], which: str, name: str
     means = np.array([100 * n["accuracy"][0] for n in numbers])
     ends = 100 * np.array([[min(n["restarts"]), max(n["restarts"])] for n in numbers]).T
     whiskers = np.abs(ends - means)
-    panel.bar(at, means, 0.38, color=COLOURS[which], label=f"{NAMES[which]} ({name})",
+    panel.bar(at, means, 0.29, color=COLOURS[which], label=f"{NAMES[which]} ({name})",
               yerr=whiskers, error_kw={"ecolor": style.INK, "lw": 1.2, "capsize": 3})  # fmt: skip
     if which == "profile":
         panel.errorbar([], [], yerr=[], color=style.INK, lw=1.2, capsize=3, ls="none",
                        label="range of single restarts")  # fmt: skip
     worst = [100 * n["worst_case"][0] for n in numbers]
     label = "worst restart of each image" if which == "profile" else None
-    panel.plot(at, worst, "_", ms=15, mew=2, color="#b3261e", ls="none", label=label)
+    panel.plot(at, worst, "_", ms=12, mew=2, color="#b3261e", ls="none", label=label)
     tops: np.ndarray = np.maximum(means, ends[1])
     return tops
 
@@ -154,7 +154,7 @@ def _bars(panel: Axes, at: np.ndarray, numbers: list[Any], which: str, name: str
 def _knowing(panel: Axes, record: Record, space: str, conditions: list[str]) -> None:
     """What attackers who know leave: of the profile right of its bars, of the model left."""
     known = {eps: row for eps, row in of_space(record, space).items() if row is not None}
-    for what, aside, fill in (("accuracy", 0.43, KNOWING), ("bare model", -0.43, "white")):
+    for what, aside, fill in (("accuracy", 0.36, KNOWING), ("bare model", -0.36, "white")):
         some = {eps: row for eps, row in known.items() if row.get(what)}
         if not some:
             continue

@@ -95,8 +95,9 @@ def _of_both(record: Found | None, data: str) -> list[Claim]:
     return [
         Claim(f"lower at full coverage, {data}", f"{data}: answering everything, c+ is less "
               "accurate", "lower", _readings(record, _lower)),
-        Claim(f"discriminates, {data}", f"{data}: c+ tells certain from uncertain, smoothly, as "
-              "softmax cannot", "yes", _readings(record, _discriminates)),
+        Claim(f"discriminates, {data}", f"{data}, clean images: c+ tells certain from uncertain as "
+              "softmax cannot (and smoothly, which the paper asks for)", "yes",
+              _readings(record, _discriminates)),
         Claim(f"overconfident, {data}", f"{data}: the model is overconfident, and under attack as "
               "well", "yes", _readings(record, _overconfident)),
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import hashlib
 import tarfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -107,3 +108,44 @@ def test_a_damaged_png_of_images_is_refused_in_words(tmp_path):
     (tmp_path / "test_lables.json").write_text("[3, 5]", "utf-8")
     with pytest.raises(FileFormatError, match="a PNG of CIFAR-10 is damaged"):
         cifar10.load(tmp_path, "test")
+
+
+@pytest.mark.parametrize(
+    ("facts", "change", "said"),
+    [
+        ({}, {"conv1.weight": None}, "no weights of a first and a last layer"),
+        ({}, {"layer1.0.conv1.weight": None}, "Missing key"),
+        ({"arch": "densenet169"}, {}, "does not hold the weights of a densenet169"),
+        ({}, {"fc.bias": torch.full((3,), torch.nan)}, "not finite in fc.bias"),
+        ({"mean": "a"}, {}, "its mean is no list of numbers: 'a'"),
+    ],
+)
+def test_a_checkpoint_that_holds_no_network_is_refused_by_name(tmp_path, facts, change, said):
+    net = networks.build("resnet18, no max-pool", channels=3, classes=3)
+    weights = {name: value.half() for name, value in net.state_dict().items()} | change
+    whole = {"arch": "resnet18, no max-pool", "mean": "0.5", "std": "0.2", **facts}
+    kept = {name: value.contiguous() for name, value in weights.items() if value is not None}
+    save_file(kept, tmp_path / f"{NAME}.safetensors", whole)
+    with pytest.raises(FileFormatError, match=f"{NAME}.safetensors") as caught:
+        networks.load(tmp_path / f"{NAME}.safetensors")
+    assert said in str(caught.value)
+
+
+def test_verdicts_on_older_figures_are_not_shown_as_those_of_a_run_that_made_none(tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    published = Path(__file__).parents[2] / "results" / "paper" / "readings.json"
+    (tmp_path / "out" / "readings.json").write_bytes(published.read_bytes())
+    assert command.main(arguments(tmp_path, "--figure", "readings")) == 1
+    out = capsys.readouterr().out
+    assert "not made: readings" in out
+    assert "verdict" not in out
+    assert not (tmp_path / "out" / "claims.json").exists()
+
+
+def test_an_interrupted_run_ends_with_a_line(tmp_path, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "make_figure", interrupted)
+    assert command.main(arguments(tmp_path, "--small")) == 130
+    assert "goes on with what is in the cache" in capsys.readouterr().out

@@ -72,11 +72,13 @@ def test_facts_of_networks_are_what_their_files_say(tmp_path, capsys):
     net = networks.build("resnet18, max-pool", channels=1, classes=3)
     facts = {"arch": "resnet18, max-pool", "mean": "0.5", "std": "0.2", "test_accuracy": "0.5",
              "recipe": '{"epochs": 2}', "seconds": "7"}  # fmt: skip
-    networks.save(tmp_path / "some-seed3.safetensors", net, facts)
+    networks.save(tmp_path / "some-seed13.safetensors", net, facts)
+    network_facts.main([str(tmp_path)])
+    assert [path.name for path in tmp_path.iterdir()] == ["some-seed13.safetensors"]
     network_facts.main([str(tmp_path), "--out", str(tmp_path / "facts.json")])
-    assert "some-seed3: 50.00 % of the test images" in capsys.readouterr().out
-    found = read_json(tmp_path / "facts.json")["some-seed3"]
-    content = (tmp_path / "some-seed3.safetensors").read_bytes()
+    assert capsys.readouterr().out == 2 * "some-seed13: 50.00 % of the test images\n"
+    found = read_json(tmp_path / "facts.json")["some-seed13"]
+    content = (tmp_path / "some-seed13.safetensors").read_bytes()
     assert found["sha256"] == hashlib.sha256(content).hexdigest()
     assert (found["recipe"], found["seconds"], found["test_accuracy"]) == ({"epochs": 2}, 7, 0.5)
 

@@ -13,6 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from credibly.errors import FileFormatError
 from experiments import evidence_subject, networks, recipes
 from experiments.densenet169 import DenseNet169
 from experiments.recipes import Data, Images, Recipe
@@ -283,3 +284,41 @@ def test_data_that_are_not_there_are_named_without_a_traceback(
     with pytest.raises(SystemExit, match="1"):
         main(["cifar10-resnet18", "--data", str(tmp_path / "none"), "--out", str(tmp_path)])
     assert f"error: {tmp_path / 'none'} holds neither" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--held-out", "-5"), "`--held-out`"),
+        (("--held-out", "600"), "600 of 505"),  # a slice would train on what it holds out
+        (("--held-out", "300"), "a batch of 250 is left"),
+        (("--device", "gpu"), "`--device`"),
+        (("--epochs", "0"), "at least 1"),
+    ],
+)
+def test_settings_that_leave_nothing_to_train_are_refused_in_words(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    more: tuple[str, str],
+    said: str,
+) -> None:
+    monkeypatch.setattr(recipes, "read", lambda _dataset, _folder, part: images(500 + len(part)))
+    with pytest.raises(SystemExit) as caught:
+        main(["cifar10-resnet18", "--data", ".", "--out", str(tmp_path / "out"), *more])
+    assert caught.value.code in (1, 2)
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("ending", ["unfinished.safetensors", "safetensors"])
+@pytest.mark.parametrize("content", [b"", b"no tensors at all"])
+def test_a_broken_file_of_an_earlier_run_is_named(
+    tmp_path: Path, ending: str, content: bytes
+) -> None:
+    run = Run("net", RECIPE, 0, tmp_path)
+    path = tmp_path / f"net-seed0.{ending}"
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match=f"{path.name} is no whole safetensors file"):
+        train(run, data())
+    assert path.read_bytes() == content
