@@ -5,7 +5,8 @@
 Half of the images, drawn at random, teach the judge; it judges the other half, and as many inputs
 of each kind that does not belong, with two scores for outliers; twenty times. The networks are the
 embedded one, and one with a single hidden layer on the digits of scikit-learn (needs the extra
-'sklearn'), trained here in seconds.
+'sklearn'), trained here in seconds; likewise one on a table, of which a column comes in another
+unit.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from credibly.data.sample import load_sample
 from experiments.evidence_sets import inverted, noise, shuffled
 
 GAMMA, HALVES, FOREIGN = 200.0, 20, 500
+TRUSTED = "verdict trust | network right on these"
 
 
 def judges(
@@ -108,10 +110,44 @@ def of_one_hidden_layer() -> None:
         print_found(clf, profile, others, outlier)
 
 
+def of_a_table() -> None:
+    """Measures of cells; half of them train, the other half is for judges, in wrong units, too."""
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.model_selection import train_test_split
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.preprocessing import StandardScaler
+
+    x, y = load_breast_cancer(return_X_y=True)
+    train, held_out, labels, truth = train_test_split(x, y, test_size=0.5, random_state=0)
+    scaler = StandardScaler().fit(train)
+    net = MLPClassifier((32,), max_iter=1000, random_state=0).fit(scaler.transform(train), labels)
+    clf = cr.from_sklearn(net)
+    gamma = cr.auto_gamma(clf, scaler.transform(held_out))
+    print(f"\ncells, one hidden layer; gamma {gamma:.3g}\n| rows | network right | {TRUSTED} |")
+    ordinary = cr.credibility(clf, torch.tensor(scaler.transform(held_out)), gamma=gamma)
+    for kind, column, factor in (
+        ("ordinary", 0, 1), ("area times 100", 3, 100), ("radius times 10", 0, 10),
+    ):  # fmt: skip
+        other = held_out.copy()
+        other[:, column] *= factor
+        profile = cr.credibility(clf, torch.tensor(scaler.transform(other)), gamma=gamma)
+        right = profile.fit.argmax(1) == torch.tensor(truth)
+        trusted, hits = 0, 0
+        for judge, new in judges(clf, ordinary, "shift"):
+            verdicts = judge.judge(profile[new])
+            trust = torch.tensor([verdict is cr.Verdict.TRUST for verdict in verdicts])
+            trusted, hits = trusted + int(trust.sum()), hits + int((trust & right[new]).sum())
+        share = trusted / (HALVES * (len(ordinary) - (len(ordinary) + 1) // 2))
+        print(
+            f"| {kind} | {float(right.double().mean()):.1%} | {share:.1%} | {hits / trusted:.1%} |"
+        )
+
+
 def main() -> None:
     """Print what verdicts are worth, and a table for each network and score for outliers."""
     of_the_embedded_network()
     of_one_hidden_layer()
+    of_a_table()
 
 
 if __name__ == "__main__":

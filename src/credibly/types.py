@@ -54,7 +54,14 @@ def is_table(x: object) -> bool:
 
 
 def table_numbers(table: Any) -> NDArray[np.float64]:
-    """The numbers of a table (n, d) in double precision, as a copy; what is missing is NaN."""
+    """The numbers of a table (n, d) in double precision, as a copy; what is missing is NaN.
+
+    Times and complex numbers would become numbers, too, of a unit that nobody chose.
+    """
+    kinds = {str(getattr(kind, "kind", "f")) for kind in table.dtypes}
+    if kinds & set("mMc"):
+        message = "times and complex numbers are no numbers of a table"
+        raise TypeError(message)
     try:
         # of pandas: its own mark of what is missing is no number
         return np.array(table.to_numpy(dtype=np.float64, na_value=np.nan))

@@ -338,3 +338,17 @@ def test_a_limit_ends_the_look_at_a_table(tmp_path):
     lines = ["a,b", *(f"{n},{n}" for n in range(500)), "500,many"]
     (tmp_path / "a.csv").write_text("\n".join(lines))
     assert len(cr.open_source(tmp_path / "a.csv", limit=9)) == 9
+
+
+def test_an_array_of_one_axis_is_told_what_it_lacks(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.ones(5))
+    with pytest.raises(cr.InvalidArgumentError, match=r"None of them is a batch.*x\[None\]"):
+        cr.open_source(tmp_path / "a.npz")
+
+
+def test_the_index_that_pandas_wrote_is_told_as_such(tmp_path):
+    path = tmp_path / "a.csv"
+    pd.DataFrame({"a": [1.0], "b": [2.0]}).to_csv(path)
+    clf = cr.Classifier(lambda x: x, space=cr.Space(columns=["a", "b"]))
+    with pytest.raises(cr.InvalidArgumentError, match="index=False"):
+        cr.open_source(path).for_model(clf)

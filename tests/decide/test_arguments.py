@@ -60,9 +60,12 @@ def test_inputs_in_place_of_a_profile_are_refused_with_the_remedy(clf, profile, 
     [
         (torch.arange(120) % 4, "classes from 0 to 2, got 3 for sample 3"),
         (torch.arange(120) % 3 - 1, "-1 for sample 0"),
-        (["a"] * 120, "clf.classes.index"),
-        (np.array(["a"] * 120), "clf.classes.index"),
-        (torch.zeros(120), "float32"),
+        (["a"] * 120, "classes.index"),
+        (np.array(["a"] * 120), "classes.index"),
+        (torch.zeros(120), "float32.*labels.long"),
+        (torch.zeros(120, 1).long(), r"labels\[:, 0\]"),
+        (torch.eye(3)[torch.arange(120) % 3], r"one-hot: labels.argmax\(1\)"),
+        (torch.zeros(7).long(), "of the very samples"),
     ],
 )
 def test_labels_are_checked_where_they_are_used(clf, profile, labels, words):
@@ -149,9 +152,9 @@ def test_attacks_and_studies_take_them_likewise(clf, form, tmp_path):
 
 @pytest.mark.parametrize("bad", [["a", "b"], pd.Series(["a", "b"]), [[1], [1, 2]], [None, 1]])
 def test_a_study_and_an_attack_say_what_labels_are(clf, bad):
-    with pytest.raises(cr.InvalidArgumentError, match=r"`labels`.*clf.classes.index"):
+    with pytest.raises(cr.InvalidArgumentError, match=r"`labels`.*classes.index"):
         cr.InputSet(models.inputs(2), bad, "ordinary")
-    with pytest.raises(cr.InvalidArgumentError, match=r"`labels`.*clf.classes.index"):
+    with pytest.raises(cr.InvalidArgumentError, match=r"`labels`.*classes.index"):
         cr.PGD(eps=0.1, steps=2)(clf, models.inputs(2), bad)
 
 
@@ -168,7 +171,10 @@ def test_another_gamma_is_said_as_a_gamma(clf, profile):
     other = cr.credibility(clf, models.inputs(2), gamma=100.0, solver=SOLVER)
     with pytest.raises(cr.InvalidArgumentError) as caught:
         rule.decide(other)
-    assert "gamma 200, got gamma 100. Solve with gamma=200, or choose a" in str(caught.value)
+    assert (
+        "the gamma the threshold was chosen with, 200, got 100. Solve with gamma=200, or choose a"
+        in str(caught.value)
+    )
 
 
 @pytest.mark.parametrize(("differing", "words"), [(0, "class 0 on: 7"), (700, "class 700 on: 7")])

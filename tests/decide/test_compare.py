@@ -235,3 +235,27 @@ def test_what_cannot_be_compared_is_refused(plain):
         cr.compare({"a": clf, "b": "resnet"}, x, gamma=1.0)
     with pytest.raises(cr.InvalidArgumentError, match="`level`"):
         cr.compare({"a": clf, "b": clf}, x, gamma=1.0, level=95)
+
+
+def scaled(net, factor):
+    return cr.Classifier(lambda x: factor * net(x))
+
+
+def test_logits_that_are_merely_scaled_are_said_to_decide(plain):
+    models_ = {"as it is": cr.Classifier(plain), "doubled": scaled(plain, 2.0)}
+    found = cr.compare(models_, models.inputs(20), gamma=100.0)
+    assert found.sizes["doubled"] > 1.25 * found.sizes["as it is"]
+    expected = (-cr.Classifier(plain).losses(models.inputs(20)).detach()).norm(dim=1).mean()
+    assert found.sizes["as it is"] == pytest.approx(float(expected))
+    assert "Losses of doubled are" in found.summary()
+    alike = {"as it is": cr.Classifier(plain), "a little": scaled(plain, 1.01)}
+    assert "Losses of" not in cr.compare(alike, models.inputs(20), gamma=100.0).summary()
+
+
+def test_other_names_for_the_same_outputs_are_no_disagreement(plain):
+    pair = {
+        "numbers": cr.Classifier(plain, classes=["0", "1", "2"]),
+        "floats": cr.Classifier(plain, classes=["0.0", "1.0", "2.0"]),
+    }
+    found = cr.compare(pair, models.inputs(12), gamma=100.0)
+    assert found.agreement["numbers", "floats"].value == 1.0

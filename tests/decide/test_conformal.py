@@ -233,7 +233,7 @@ def test_profiles_of_another_model_or_gamma_are_refused(clf, population, truth, 
     x, solver = models.inputs(3), cr.LBFGS(steps=10)
     with pytest.raises(cr.InvalidArgumentError, match="the model the threshold"):
         found.sets(cr.credibility(other, x, gamma=GAMMA, solver=solver))
-    with pytest.raises(cr.InvalidArgumentError, match="the weights the threshold"):
+    with pytest.raises(cr.InvalidArgumentError, match="the gamma the threshold"):
         found.sets(cr.credibility(clf, x, gamma=2 * GAMMA, solver=solver))
     with pytest.raises(cr.InvalidArgumentError, match="this very classifier"):
         cr.ConformalSets.fit(other, population[:100], truth[:100])

@@ -62,7 +62,7 @@ def test_what_was_saved_flags_the_same(clf, population, tmp_path, score):
     again = cr.OutlierFlag.load(tmp_path / "flag.json")
     assert again == rule
     assert torch.equal(again.flag(population), rule.flag(population))
-    with pytest.raises(cr.InvalidArgumentError, match="the weights the threshold"):
+    with pytest.raises(cr.InvalidArgumentError, match="the gamma the threshold"):
         again.flag(cr.credibility(clf, models.inputs(2), gamma=9.0, solver=cr.LBFGS(steps=10)))
 
 

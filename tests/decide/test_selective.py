@@ -157,7 +157,7 @@ def others(clf, x):
     hinge = cr.Classifier(clf.net, classes=clf.classes, loss="hinge")
     return {
         "model": cr.credibility(changed, x, gamma=GAMMA),
-        "weights": cr.credibility(clf, x, gamma=1.01 * GAMMA),
+        "gamma": cr.credibility(clf, x, gamma=1.01 * GAMMA),
         "solver": cr.credibility(clf, x, gamma=GAMMA, solver=cr.LBFGS()),
         "loss": cr.credibility(hinge, x, gamma=GAMMA),
         "bounds": cr.credibility(clf, x, gamma=GAMMA, bounds=(-9.0, 9.0)),
@@ -298,3 +298,14 @@ def test_scores_of_low_precision_do_not_blur_the_threshold(clf, profile):
     one = int((values == left_out).nonzero()[0])
     assert rule.decide(profile).classes[one] is cr.ABSTAINED
     assert replace(rule, threshold=left_out).decide(profile).classes[one] is not cr.ABSTAINED
+
+
+def test_names_of_classes_in_another_order_are_refused_and_no_names_are_not(clf, profile):
+    rule = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5)
+    x = models.inputs(3)
+    turned = cr.Classifier(clf.net, classes=list(reversed(clf.classes)))
+    with pytest.raises(cr.InvalidArgumentError, match=f"{clf.classes[0]!r} for 0, got"):
+        rule.decide(cr.credibility(turned, x, gamma=GAMMA))
+    nameless = cr.credibility(cr.Classifier(clf.net), x, gamma=GAMMA)
+    own = cr.credibility(clf, x, gamma=GAMMA)
+    assert torch.equal(rule.decide(nameless).accepted, rule.decide(own).accepted)

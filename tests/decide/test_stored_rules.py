@@ -120,5 +120,5 @@ def test_weights_of_another_precision_are_the_same_and_others_are_not(stored, pr
         if same:
             getattr(rule, ask)(profile)
         else:
-            with pytest.raises(cr.InvalidArgumentError, match="the weights the threshold"):
+            with pytest.raises(cr.InvalidArgumentError, match=r"the (weights|gamma) the threshold"):
                 getattr(rule, ask)(profile)

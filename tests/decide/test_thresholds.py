@@ -278,3 +278,12 @@ def test_where_samples_abound_the_error_says_how_many_can_be_accepted(first_erro
     with pytest.raises(cr.InvalidArgumentError) as caught:
         thresholds.for_risk(score[:200], correct[:200], 0.001, 0.95)
     assert "before the first error" not in str(caught.value)  # 200 are too few, whoever is right
+
+
+def test_a_sample_with_foreign_inputs_at_its_end_is_doubted():
+    ordinary = torch.linspace(-2, 2, 300).double()
+    thresholds.for_false_alarms(ordinary, 0.01)  # no warning, which would be an error here
+    ordinary[:6] = -1e4
+    with pytest.warns(cr.CrediblyWarning, match="-1e\\+04, lies far below what is usual"):
+        assert thresholds.for_false_alarms(ordinary, 0.01) == -1e4
+    thresholds.for_false_alarms(ordinary, 0.05)  # the strange ones raise an alarm themselves

@@ -250,6 +250,13 @@ def test_probabilities_taken_as_logits_are_accepted_with_a_warning():
         check_model(Classifier(lambda x: net(x).softmax(dim=1)), X)
 
 
+def test_many_outputs_of_a_sigmoid_are_hardly_logits():
+    net = _linear(outputs=6)
+    with pytest.warns(CrediblyWarning, match=r"lies in \[0, 1\]\. .* of a sigmoid"):
+        check_model(Classifier(lambda x: net(x).sigmoid()), X)
+    check_model(Classifier(lambda x: net(x).sigmoid()[:, :3]), X)  # too few to tell
+
+
 @pytest.mark.parametrize("kind", [torch.log_softmax, lambda z, dim: 3 * z.softmax(dim) - 2 / 3])
 def test_logits_that_are_no_probabilities_bring_no_warning(kind):
     net = _linear()

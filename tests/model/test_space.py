@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from credibly import Classifier, InvalidArgumentError, Space, Status, credibility
+from tests.reference import models
 
 
 def mask(space, shape=(4,), path=""):
@@ -181,3 +182,13 @@ def test_read_only_arrays_draw_no_warning():
 def test_careless_settings_are_named(make, match):
     with pytest.raises(InvalidArgumentError, match=match):
         make()
+
+
+def test_names_alone_change_nothing_of_what_moves():
+    net, x = models.smooth_network(features=3, classes=3), models.inputs(4, 3)
+    named = credibility(Classifier(net, space=Space(columns=["a", "b", "c"])), x, gamma=9.0)
+    plain = credibility(Classifier(net), x, gamma=9.0)
+    assert named.settings.space == plain.settings.space == "inputs"
+    torch.testing.assert_close(named.credibility, plain.credibility)
+    with pytest.raises(InvalidArgumentError, match="2 of them different"):
+        Space(columns=[1, "1", "b"])

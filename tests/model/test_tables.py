@@ -98,3 +98,18 @@ def test_names_of_something_else_than_the_input_are_not_those_of_a_table():
 def test_a_preprocess_keeps_the_names_of_the_space():
     clf = classifier(preprocess=lambda x: x / 2)
     np.testing.assert_array_equal(cr.credibility(clf, TURNED, gamma=1.0).x0, TABLE.to_numpy())
+
+
+@pytest.mark.parametrize("values", [pd.date_range("2020-01-01", periods=4), [1j, 2, 3, 4]])
+def test_times_and_complex_numbers_are_no_numbers_of_a_table(values):
+    table = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": values})
+    with pytest.raises(cr.InvalidArgumentError):
+        cr.Space.standardised(table)
+
+
+def test_a_function_in_single_precision_takes_a_table_of_it():
+    clf = cr.Classifier(lambda x: 3 * x @ torch.eye(3), space=cr.Space(columns=["a", "b", "c"]))
+    table = pd.DataFrame(np.eye(3, dtype=np.float32), columns=["c", "a", "b"])
+    found = cr.credibility(clf, table, gamma=5.0)
+    assert found.x0.dtype == torch.float32
+    assert found.x0[0].tolist() == [0.0, 0.0, 1.0]

@@ -175,3 +175,12 @@ def test_auto_gamma_skips_samples_whose_gradients_are_not_finite():
     x = torch.cat([X, X[:1]])
     x[-1, 0] = 7.0
     assert cr.auto_gamma(broken, x) == pytest.approx(cr.auto_gamma(CLF, X), rel=1e-12)
+
+
+def test_a_sample_whose_losses_overflow_alone_is_not_blamed_on_gamma():
+    clf = cr.Classifier(lambda x: x * 1e25)
+    x = torch.tensor([[1.0, -1.0, 2.0], [1e-25, 0.0, 2e-25]])
+    (alone,) = cr.credibility(clf, x[:1], gamma=84.0).status
+    assert alone is cr.credibility(clf, x, gamma=84.0).status[0] is cr.Status.NON_FINITE_MODEL
+    with pytest.raises(cr.InvalidArgumentError, match=r"`gamma`.*too small"):
+        cr.credibility(clf, x[1:], gamma=1e-42)

@@ -180,7 +180,17 @@ def test_the_classical_updates_follow_a_naive_loop_to_the_digit():
         x, multipliers = path[-1]
         assert torch.allclose(found.x[n], x, atol=1e-12)
         assert torch.allclose(found.multipliers[n], multipliers, atol=1e-12)
-    assert found.passes.tolist() == [pytest.approx(40 + 1 / 3)] * 3
+    assert found.passes.tolist() == [pytest.approx(41 + 1 / 3)] * 3
+
+
+def test_losses_and_violation_of_the_classical_updates_are_those_of_the_answer():
+    clf, x0 = cr.Classifier(models.smooth_network()), models.inputs(6)
+    c = reachable(clf, x0)
+    method = cr.ClassicalArrowHurwicz(primal_step=0.1, dual_step=0.5, steps=23)
+    found = solve_constrained(clf, x0, c, method=method)
+    losses = clf.losses(found.x).detach()
+    torch.testing.assert_close(found.losses, losses)
+    torch.testing.assert_close(found.violation, (losses + c).amax(1).clamp(min=0))
 
 
 def test_the_classical_updates_reach_the_answer_of_cvxpy():
@@ -230,10 +240,62 @@ def test_no_answer_is_further_away_than_a_point_on_the_way_that_met_the_credence
         risk = (point.x - x0[rows]).square().sum(1)
         least[rows[met]] = torch.minimum(least[rows[met]], risk[met])
 
+    def thrown_back(search, going, *rest, **settings):
+        """A round that loses at the end all that was reached."""
+        settle(search, going, *rest, **settings)
+        if settings["rough"] and bool(going.any()):
+            rows = going.nonzero().squeeze(1)
+            search._note(rows, part := search.problem.select(rows), part.evaluate(x0[rows]))
+
+    settle = Rounds.settle
     monkeypatch.setattr(Rounds, "_note", watched)
-    found = solve_constrained(clf, x0, c, tolerance=1e-4)
-    assert int(least.isfinite().sum()) == 40
-    assert bool((found.risk <= 1.002 * least).all())
+    for way in (settle, thrown_back):
+        monkeypatch.setattr(Rounds, "settle", way)
+        least.fill_(torch.inf)
+        found = solve_constrained(clf, x0, c, tolerance=1e-4)
+        assert int(least.isfinite().sum()) == 40
+        assert set(found.status) == {Feasibility.SOLVED}
+        assert bool((found.risk <= 1.002 * least).all())
+
+
+def test_a_sample_that_meets_kinks_late_is_annealed_only_if_short_rounds_do_not_help(monkeypatch):
+    clf, x0 = cr.Classifier(models.relu_network(width=64)), models.inputs(40)
+    c = cr.credibility(clf, x0, gamma=20.0).credibility - 0.1
+    smooth, rough, settle, anneal = [], [], Rounds.settle, Rounds.anneal
+
+    def settled(search, going, *rest, **settings):
+        (rough if settings["rough"] else smooth).append(going.clone())
+        settle(search, going, *rest, **settings)
+
+    def annealed(search, going, steps):
+        late = rough[0]
+        helped = late & search.was_met()
+        assert not bool((late & ~smooth[0]).any())
+        assert int(helped.sum()) > 0
+        assert not bool((going & helped).any())
+        assert bool((going | smooth[0]).all())  # who was rough from the start is annealed
+        anneal(search, going, steps)
+
+    monkeypatch.setattr(Rounds, "settle", settled)
+    monkeypatch.setattr(Rounds, "anneal", annealed)
+    solve_constrained(clf, x0, c, tolerance=1e-4)
+    assert len(rough) == 2
+
+
+def test_far_credences_of_a_smooth_network_are_met_at_a_minimum():
+    # far from x0 a dozen steps are not enough to tell slow from rough
+    torch.manual_seed(2)
+    net = nn.Sequential(
+        nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 9)
+    ).double().eval()  # fmt: skip
+    for weight in net.parameters():
+        weight.data *= 2
+    clf, x0 = cr.Classifier(net), models.inputs(16, 20)
+    known = x0 + 2 * models.inputs(16, 20, seed=3)
+    found = solve_constrained(clf, x0, -clf.losses(known).detach() - 0.05)
+    assert set(found.status) == {Feasibility.SOLVED}
+    assert int((found.stationarity > 1e-3).sum()) <= 3
+    assert bool((found.risk < (known - x0).square().sum(1)).all())
 
 
 @pytest.mark.parametrize("wrong", [cr.LBFGS(), "classical", cr.AugmentedLagrangian])

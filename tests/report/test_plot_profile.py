@@ -465,3 +465,22 @@ def test_names_that_are_cut_alike_are_told_apart_by_their_numbers():
     assert all(len(name) <= 30 for name in short)
     panel = cr.plot_profile(pictures(1), classes=names).axes[3]
     assert len(set(labels(panel.yaxis))) == 3
+
+
+def test_a_table_in_another_order_than_the_model_names_nothing_wrongly():
+    net = models.smooth_network(features=3, classes=3)
+    clf = cr.Classifier(net, space=cr.Space(columns=["a", "b", "c"]))
+    table = pd.DataFrame(models.inputs(4, 3).numpy(), columns=["a", "b", "c"])
+    profile = cr.credibility(clf, table[["c", "a", "b"]], gamma=5.0)
+    cr.plot_profile(profile, 1, inputs=table)
+    with pytest.raises(cr.InvalidArgumentError, match="another order: c, a, b"):
+        cr.plot_profile(profile, 1, inputs=table[["c", "a", "b"]])
+
+
+def test_signals_that_were_brought_are_drawn_as_curves():
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 3)).eval()
+    signals = torch.randn(2, 2, 32)
+    profile = cr.credibility(cr.Classifier(net), signals, gamma=5.0)
+    for inputs in (None, signals):
+        figure = cr.plot_profile(profile, 0, inputs=inputs)
+        assert not images(figure)

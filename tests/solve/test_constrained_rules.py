@@ -8,7 +8,13 @@ import torch
 import credibly as cr
 from credibly import Feasibility, solve_constrained
 from credibly.problem.constrained import AugmentedProblem
-from credibly.solve.constrained_rounds import Iterate, Rounds, first_penalty, starting_point
+from credibly.solve.constrained_rounds import (
+    _IDLE,
+    Iterate,
+    Rounds,
+    first_penalty,
+    starting_point,
+)
 from tests.reference import models
 from tests.reference.counting import counting
 
@@ -83,7 +89,7 @@ def test_going_back_restores_the_point_and_withdraws_what_was_said_of_it():
     assert at.passes.tolist() == pytest.approx([16 / 3] * 2)  # what was spent stays spent
 
 
-def test_thefirst_penalty_is_ten_times_the_curvature_that_a_unit_of_loss_is_worth():
+def test_the_first_penalty_is_ten_times_the_curvature_that_a_unit_of_loss_is_worth():
     problem, _ = augmented(torch.tensor([[0.3], [-0.5]]).double())
     x = problem.x0[:1].clone().requires_grad_()
     excess = (problem.classifier.losses(x) + problem.credences[:1]).clamp(min=0)
@@ -196,3 +202,29 @@ def test_an_iterate_copied_is_one_of_its_own():
     other: Iterate = at.copy()
     other.x += 1
     assert torch.equal(at.x, problem.x0)
+
+
+@pytest.mark.parametrize(("rough", "rounds"), [(False, _IDLE), (True, 9)])
+def test_rounds_that_bring_nothing_end_soon_where_no_kinks_were_expected(
+    monkeypatch, rough, rounds
+):
+    problem, losses = augmented(torch.full((2, 1), 0.3).double())
+    at, seen = at_point(problem, losses), []
+    monkeypatch.setattr(Rounds, "round", lambda _, rows, steps: seen.append((len(rows), steps)))
+    Rounds(problem, at, 1e-7).settle(torch.tensor([True, False]), 9, 5, rough=rough)
+    assert seen == [(1, 5)] * rounds
+
+
+@pytest.mark.parametrize("rough", [False, True])
+def test_the_best_of_all_rounds_is_kept_where_the_model_is_smooth(monkeypatch, rough):
+    problem, losses = augmented(torch.full((1, 1), 0.3).double(), 1)
+    at, steps = at_point(problem, losses), iter([0.2, 0.01, 0.4, 0.3])
+
+    def moved(search, *_):
+        search.at.x += 1
+        search.at.stationarity[:] = size = next(steps)
+        search.at.losses[:] = losses - 0.3 + size  # so far from feasible, too
+
+    monkeypatch.setattr(Rounds, "round", moved)
+    Rounds(problem, at, 1e-7).settle(torch.tensor([True]), 4, 5, rough=rough)
+    assert float((at.x - problem.x0)[0, 0]) == pytest.approx(4.0 if rough else 2.0)

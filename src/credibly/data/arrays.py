@@ -219,7 +219,10 @@ def _choose(path: Path, headers: list[_Header], key: str | None) -> _Header:
             "key",
             expected=f"the name of one of the arrays in {path.name}: {listed}",
             came="none",
-            remedy="Name the array of inputs; a single floating one would be taken by itself.",
+            remedy="Name the array of inputs; a single floating one would be taken by itself."
+            if batches
+            else "None of them is a batch (n, ...) with the sample axis first: make it one, "
+            "x[None] of a single input, x[:, None] of single numbers.",
         )
     return candidates[0]
 

@@ -62,7 +62,10 @@ def in_order_of_model(
             "columns",
             expected=f"no features beside those of the model: {_listed(names)}",
             came=f"{_listed(extra)} in {path.name}, too",
-            remedy=f"If they are none, drop them: --drop {shlex.quote(','.join(extra))}.",
+            remedy=f"If they are none, drop them: --drop {shlex.quote(','.join(extra))}."
+            if "" not in extra
+            else "A column without a name is what pandas makes of its index: write the file anew, "
+            "by table.to_csv(..., index=False).",
         )
     return tuple(names)
 

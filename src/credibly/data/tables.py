@@ -296,6 +296,7 @@ def _not_a_number(
     typed = shlex.quote(name)
     return FileFormatError(
         f"{path}: numbers are needed, but the column {name!r} holds {value!r} in data row "
-        f"{row} (counted from 0){also}. Drop the column (--drop {typed}), name it as the id "
-        f"(--id {typed}), or encode it as numbers."
+        f"{row} (counted from 0){also}. Drop the column (--drop {typed}), in inspect and score "
+        f"name it as the id (--id {typed}), or encode it as numbers; a cell without a value is "
+        "left empty."
     )

@@ -44,8 +44,22 @@ def plain_labels(labels: object, name: str = "labels") -> Tensor:
             expected="one whole number a sample",
             came=f"{type(labels).__name__} that is no tensor of numbers",
             remedy="Number the classes in the order of the model's outputs: "
-            "[clf.classes.index(name) for name in names].",
+            "[classes.index(name) for name in names], with that list of their names as `classes`.",
         ) from error
+
+
+def _remedy(shape: tuple[int, ...], count: int, *, whole: bool) -> str:
+    """What to do with labels of another shape or kind."""
+    if shape == (count, 1):
+        return "Leave out the last axis: labels[:, 0]."
+    if len(shape) == 2 and shape[0] == count:
+        return "One column a class is one-hot: labels.argmax(1)."
+    if whole:
+        return "Pass the labels of the very samples of the profile."
+    return (
+        "Numbers of classes are whole: labels.long() of a tensor, labels.astype(int) of an array "
+        "or a column, once none is missing."
+    )
 
 
 def checked_labels(labels: object, count: int, classes: int | None) -> Tensor:
@@ -57,10 +71,7 @@ def checked_labels(labels: object, count: int, classes: int | None) -> Tensor:
             "labels",
             expected=f"one whole number a sample, {count}",
             came=f"shape {tuple(found.shape)} of {found.dtype}",
-            remedy="Pass the labels of the very samples of the profile."
-            if whole
-            else "Numbers of classes are whole: labels.long() of a tensor, labels.astype(int) of "
-            "an array or a column, once none is missing.",
+            remedy=_remedy(tuple(found.shape), count, whole=whole),
         )
     found = found.long()
     outside = found < 0

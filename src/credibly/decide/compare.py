@@ -54,6 +54,10 @@ FEWEST = 10
 """Samples from which intervals are taken to mean something; resamples of fewer are too alike."""
 
 
+ALIKE = 1.25
+"""Sizes of losses that differ by less hardly matter."""
+
+
 @dataclass(frozen=True, repr=False)
 class Comparison:
     """Means over the same inputs, with bootstrap intervals.
@@ -66,8 +70,9 @@ class Comparison:
         samples: inputs that all models could solve.
         left_out: inputs that some model could not.
         unlike: in what the models were asked different questions, in words; empty is best.
+        sizes: model -> mean |c0|, the size of its losses at the inputs themselves.
         agreement: pair of models -> share of these inputs for which both predict the same class (by
-            name, where both have names).
+            name, where both have the same names; else by its number).
     """
 
     models: tuple[str, ...]
@@ -78,6 +83,7 @@ class Comparison:
     left_out: int = 0
     unlike: tuple[str, ...] = ()
     agreement: Mapping[tuple[str, str], Interval] = field(default_factory=dict)
+    sizes: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def one_price(self) -> bool:
@@ -90,6 +96,7 @@ class Comparison:
         few = self.samples < FEWEST
         lines = [f"Not comparable: {why}" for why in self.unlike]
         lines += [] if self.one_price else [self._about_prices()]
+        lines += self._about_sizes()
         out = f" ({self.left_out} left out: not solved by all)" if self.left_out else ""
         lines.append(f"{self._inputs()}{out}; gamma: {self._prices()}")
         if few:
@@ -113,6 +120,17 @@ class Comparison:
         if self.unlike or not self.one_price or side not in ("higher", "lower"):
             return "  (apart)"
         return f"  (apart)  {left if (gap.value > 0) is (side == 'higher') else right} is firmer"
+
+    def _about_sizes(self) -> list[str]:
+        """A line where logits of other sizes may decide alone who is firmer."""
+        ordered = sorted(self.sizes.items(), key=lambda pair: pair[1])
+        if not ordered or ordered[-1][1] <= ALIKE * ordered[0][1]:
+            return []
+        (small, least), (large, most) = ordered[0], ordered[-1]
+        times = "many" if least == 0 else f"{most / least:.2g}"
+        found = f"Losses of {large} are {times} times those of {small}"
+        why = "scaled logits alone, as by a temperature, make a model more or less firm"
+        return [f"{found}: {why}. Compare both at one temperature."]
 
     def _inputs(self) -> str:
         return f"{self.samples} input{'' if self.samples == 1 else 's'}"
@@ -202,6 +220,10 @@ def compare(
             (a, b): bootstrap(_mean, _agree(profiles[a], profiles[b])[usable], level=level)
             for a, b in pairs
         },
+        sizes={
+            name: float(norm(profile.fit.double().cpu()[usable]).mean())
+            for name, profile in profiles.items()
+        },
     )
 
 
@@ -213,7 +235,8 @@ def _part(tick: Callable[[float], None], place: int, count: int) -> Callable[[fl
 def _agree(first: Profile, second: Profile) -> Tensor:
     """Whether both models predict the same class, sample by sample."""
     left, right = first.fit.argmax(1).cpu(), second.fit.argmax(1).cpu()
-    if first.settings.classes is None or second.settings.classes is None:
+    names = [set(profile.settings.classes or ()) for profile in (first, second)]
+    if names[0] != names[1]:  # other names for what may be the same: then the order of outputs
         return (left == right).double()
     pairs = zip(left.tolist(), right.tolist(), strict=True)
     same = [first.class_name(a) == second.class_name(b) for a, b in pairs]

@@ -36,6 +36,21 @@ def refuse_other_settings(expected: Settings, profile: Profile | Settings) -> No
         if name != "weights" and left != right:
             words = in_words if name == "model" else str
             raise _other(name, words(left), words(right), "Choose a threshold of its own for it")
+    _refuse_classes(expected.classes, came.classes)
+
+
+def _refuse_classes(expected: Sequence[str] | None, came: Sequence[str] | None) -> None:
+    """Names in another order would put wrong ones to right answers; no names do no harm."""
+    if expected is None or came is None or tuple(expected) == tuple(came):
+        return
+    pairs = enumerate(zip(expected, came, strict=True))
+    first = next(k for k, (left, right) in pairs if left != right)
+    raise InvalidArgumentError(
+        "profile",
+        expected=f"the names of classes the rule was made with, {expected[first]!r} for {first}",
+        came=f"{came[first]!r}",
+        remedy="Name them in the order of the model's outputs, in both.",
+    )
 
 
 def _same_weights(left: Sequence[float], right: Sequence[float]) -> bool:
@@ -50,7 +65,7 @@ def _refuse_weights(expected: Settings, came: Settings) -> None:
     one, other = expected.gamma, came.gamma
     if one is not None and other is not None and len(left) == len(right):
         remedy = f"Solve with gamma={to_type_again(one)}, or choose a threshold of its own for it"
-        raise _other("weights", expected.weights_in_words(), came.weights_in_words(), remedy)
+        raise _other("gamma", to_type_again(one), to_type_again(other), remedy)
     pairs = enumerate(zip(left, right, strict=False))
     first = next((k for k, (a, b) in pairs if not _same_weights((a,), (b,))), 0)
     raise _other(

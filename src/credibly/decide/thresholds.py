@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from bisect import bisect_left
 from collections.abc import Iterator
 from functools import partial
@@ -11,8 +12,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from credibly.errors import InvalidArgumentError
+from credibly.errors import CrediblyWarning, InvalidArgumentError
 from credibly.types import real_number
+
+ENOUGH = 50
+"""Scores in a sample, for what is usual in it to be known."""
+
+FAR = 100.0
+"""Times the lower half of the spread; a threshold that lies below is owed to foreign inputs."""
 
 LEVELS = 20
 """Coverages that are tested for a guaranteed threshold, each with this share of the allowed error.
@@ -121,7 +128,23 @@ def for_false_alarms(score: Tensor, rate: float, *, unsolved_are_flagged: bool =
             came=f"{unsolved}",
             remedy="Look at profile.status, or allow more false alarms.",
         )
-    return float(values[rank - unsolved - 1])
+    _doubt_sample(values, threshold := float(values[rank - unsolved - 1]))
+    return threshold
+
+
+def _doubt_sample(values: Tensor, threshold: float) -> None:
+    """Warn of a sample (sorted) so strange at its end that its threshold would pass anything."""
+    if len(values) < ENOUGH:
+        return
+    low, middle = values.double().quantile(values.new_tensor([0.25, 0.5]).double()).tolist()
+    if middle - threshold > FAR * (middle - low) > 0:
+        warnings.warn(
+            f"the threshold, {threshold:.4g}, lies far below what is usual in the sample (median "
+            f"{middle:.4g}, lower quartile {low:.4g}): some of its inputs are hardly ordinary, and "
+            "whatever is no stranger than they are will raise no alarm. Leave them out",
+            CrediblyWarning,
+            stacklevel=4,
+        )
 
 
 def in_words(threshold: float) -> str:

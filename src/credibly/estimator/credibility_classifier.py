@@ -108,7 +108,7 @@ class CredibilityClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         frozen = self.prefit or kind_of(self.estimator) == "FrozenEstimator"
         model = self.estimator if frozen else clone(self.estimator).fit(X, y, **fit_params)
         _check_classes(model)
-        chosen = _space(self.space, X)
+        chosen = _space(self.space, X if hasattr(model, "feature_names_in_") else _nameless(X))
         twin = from_sklearn(model, loss=self.loss, svc_outputs=self.svc_outputs, space=chosen)
         inputs = twin.net.as_tensor(X)  # type: ignore[attr-defined]
         _compare_spreads(chosen, inputs)
@@ -180,6 +180,14 @@ def _gamma(gamma: object, twin: Classifier, inputs: Any) -> float:
     if isinstance(gamma, str) and gamma == "auto":
         return auto_gamma(twin, inputs)
     return positive(gamma, "gamma")
+
+
+def _nameless(x: Any) -> Any:
+    """A table as scikit-learn takes it where names are no text: by place."""
+    try:
+        return np.asarray(x, dtype=np.float64)
+    except (TypeError, ValueError):
+        return x  # refused where its numbers are needed
 
 
 def _space(asked: Space | Literal["standardised"] | None, x: Any) -> Space | None:

@@ -123,7 +123,7 @@ class InSpace(Bound):
         return self.coordinates.limits(bounds)
 
     def space_name(self) -> str:
-        if self.space is not None:
+        if self.space is not None and not self.space.is_plain:
             return self.space.describe()
         return "inputs" if self.paths == ("",) else f"inputs, {', '.join(self.paths)}"
 
@@ -155,8 +155,9 @@ class AtModule(InSpace):
         return chosen
 
     def space_name(self) -> str:
-        inner = "" if self.space is None else f", {self.space.describe()}"
-        return f"output of module {self.module!r}{inner}"
+        if self.space is None or self.space.is_plain:
+            return f"output of module {self.module!r}"
+        return f"output of module {self.module!r}, {self.space.describe()}"
 
     def _part(self) -> nn.Module:
         assert isinstance(self.net, nn.Module)  # noqa: S101  # checked when the name was given

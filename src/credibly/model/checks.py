@@ -19,6 +19,9 @@ from credibly.model.derivatives import losses_and_pull, ordinary_path
 from credibly.model.failures import failure
 from credibly.model.inputs import finite_rows
 
+NO_CHANCE = 10
+"""Numbers that are all in [0, 1] are hardly logits if there are so many."""
+
 
 def check_model(classifier: Classifier, x: Tensor) -> None:
     """Raise `ModelError` or `InvalidArgumentError` where the model cannot be used on `x`."""
@@ -159,8 +162,10 @@ def _check_kind_of_outputs(classifier: Classifier, rows: Tensor) -> None:
     alone = rows.shape[1] == 1 or classifier.loss.separate
     sums = bool(((rows.sum(1) - 1).abs() < 1e-3).all())
     if classifier.outputs == "logits":
-        if inside and sums and rows.shape[1] > 1:
-            _warn_of_probabilities()
+        whole = bool((rows == rows.round()).all())  # as of a model that answers nothing yet
+        many = rows.numel() >= NO_CHANCE and not whole
+        if inside and rows.shape[1] > 1 and (sums or many):
+            _warn_of_probabilities("lies in [0, 1]" + (" and sums to one" if sums else ""))
         return
     if not (inside and (sums or alone)):
         raise ModelError(
@@ -178,11 +183,11 @@ def _check_kind_of_outputs(classifier: Classifier, rows: Tensor) -> None:
         )
 
 
-def _warn_of_probabilities() -> None:
+def _warn_of_probabilities(found: str) -> None:
     warnings.warn(
-        "every row of the model's output lies in [0, 1] and sums to one. If these are "
-        "probabilities, say Classifier(..., outputs='probabilities') (--outputs probabilities); "
-        "they were taken as logits, as declared.",
+        f"every row of the model's output {found}. If these are probabilities, say "
+        "Classifier(..., outputs='probabilities') (--outputs probabilities), of a sigmoid with "
+        "loss='logistic' as well; they were taken as logits, as declared.",
         CrediblyWarning,
         stacklevel=5,
     )

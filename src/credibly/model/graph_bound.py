@@ -133,7 +133,9 @@ class OverFeatures(InSpace):
         return (self.members < 0).reshape(*self.members.shape, 1).expand_as(like)
 
     def _named(self, what: str) -> str:
-        return what if self.space is None else f"{what}, {self.space.describe()}"
+        if self.space is None or self.space.is_plain:
+            return what
+        return f"{what}, {self.space.describe()}"
 
 
 class OverNodes(OverFeatures):

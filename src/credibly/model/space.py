@@ -48,11 +48,12 @@ class Space:
     columns: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        if self.columns is not None and len(set(self.columns)) < len(self.columns):
+        different = {str(name) for name in self.columns or ()}
+        if self.columns is not None and len(different) < len(self.columns):
             raise InvalidArgumentError(
                 "columns",
                 expected="names that tell the features apart",
-                came=f"{len(self.columns)} names, {len(set(self.columns))} of them different",
+                came=f"{len(self.columns)} names, {len(different)} of them different",
                 remedy="Rename the columns, or lock them by number.",
             )
         paths = self.paths
@@ -73,7 +74,7 @@ class Space:
 
         Features that never change in `x` have no scale of their own and are locked. Rows of `x`
         with NaN or infinity are left out. `settings` are those of `Space`, without `scale`; a table
-        brings the names of its columns.
+        brings the names of its columns, as text. Whole numbers in `locked` are places, not names.
         """
         sample = _table(x)
         if hasattr(x, "columns"):
@@ -85,6 +86,13 @@ class Space:
         path = (space.paths or [""])[0]
         mask = space.locked_mask(path, tuple(constant.shape)).reshape(constant.shape) | constant
         return Space(scale=torch.where(constant, 1.0, spread), locked=mask, **settings)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing of what moves, or how far, is said; names of columns change neither."""
+        return all(
+            value is None for value in (self.vary, self.scale, self.locked, self.tied, self.bounds)
+        )
 
     def describe(self) -> str:
         """One line for settings and tables."""

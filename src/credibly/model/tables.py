@@ -76,7 +76,9 @@ def _in_order(clf: Classifier, table: Any, names: tuple[str, ...]) -> Tensor:
     except (TypeError, ValueError) as error:
         raise _no_numbers(table) from error
     ordered = values[:, [found.index(name) for name in names]]
-    return torch.as_tensor(ordered, dtype=clf.dtype or torch.float64, device=clf.device)
+    single = all(str(kind).lower() == "float32" for kind in table.dtypes)
+    own = torch.float32 if single else torch.float64
+    return torch.as_tensor(ordered, dtype=clf.dtype or own, device=clf.device)
 
 
 def _no_numbers(table: Any) -> InvalidArgumentError:

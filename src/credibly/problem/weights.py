@@ -184,7 +184,8 @@ def _first_losses(classifier: Classifier, x: Tensor) -> Tensor:
 
 def _check_objective(losses: Tensor, w: Tensor, name: str) -> None:
     """Refuse weights so small that the objective of a sample is infinite, whatever the model."""
-    if bool(losses.isfinite().all()) and not bool((losses.square() / w).sum().isfinite()):
+    squares = losses.square()  # infinite by themselves they speak of the sample, not of the weights
+    if bool(squares.isfinite().all()) and not bool((squares / w).sum().isfinite()):
         raise _too_small(float(w.min()), name, w.dtype)
 
 

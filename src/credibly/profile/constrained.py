@@ -93,8 +93,9 @@ def solve_constrained(
         credences: c (n, K). A positive one cannot be met, since losses are never negative: such
             samples are infeasible, with infinite risk. Minus infinity asks nothing of a class.
         method: `AugmentedLagrangian()` by default; `ClassicalArrowHurwicz()` is the paper's.
-        tolerance: largest violation and relative stationarity of a solved sample; by default 1e-7
-            in double precision, 1e-3 in single.
+        tolerance: largest violation of a solved sample, and the relative stationarity at which its
+            search ends; by default 1e-7 in double precision, 1e-3 in single. Among kinks, and where
+            steps run out, a sample is solved without being stationary: see `stationarity`.
         chunk_size: samples solved at a time.
     """
     clf, start = enter(clf, x0, name="x0")

@@ -17,7 +17,7 @@ from credibly.profile.given import check_profile
 from credibly.profile.profile import Profile
 from credibly.report.extras import require_report_extra
 from credibly.report.view import Features, View
-from credibly.types import whole_number
+from credibly.types import is_table, table_numbers, whole_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,7 +63,8 @@ def plot_profile(
     row = _row(profile, index)
     names, count = _class_names(profile, classes), profile.x0[row].numel()
     given = _given(inputs, row, len(profile))
-    known = _features(_columns(inputs) if features is None else features, count)
+    named = _columns(inputs, profile.x0[row], row) if features is None else features
+    known = _features(named, count)
     view = View.of(profile, row, names, features=known, given=given)
     if given is not None and given.numel() != count and view.beside is None:
         raise InvalidArgumentError(
@@ -103,23 +104,41 @@ def _class_names(profile: Profile, classes: Sequence[str] | None) -> tuple[str, 
     return tuple(map(str, classes))
 
 
-def _is_table(inputs: Any) -> bool:
-    return hasattr(inputs, "columns") and hasattr(inputs, "to_numpy")
-
-
-def _columns(inputs: Any) -> Sequence[str] | None:
-    return [str(name) for name in inputs.columns] if _is_table(inputs) else None
+def _columns(inputs: Any, x0: Tensor, row: int) -> Sequence[str] | None:
+    """Names of the columns of a table, which must hold the numbers that were solved."""
+    if not is_table(inputs):
+        return None
+    names = [str(name) for name in inputs.columns]
+    if len(names) != x0.numel():
+        return names  # refused where the names are counted
+    try:
+        values = torch.from_numpy(table_numbers(inputs.iloc[[row]] if hasattr(inputs, "iloc") else
+                                                inputs[row : row + 1])[0])  # fmt: skip
+    except (TypeError, ValueError):
+        return names  # words and categories were encoded before the model
+    solved = x0.detach().double().cpu().flatten()
+    if torch.equal(values.sort().values.float(), solved.sort().values.float()) and not torch.equal(
+        values.float(), solved.float()
+    ):
+        raise InvalidArgumentError(
+            "inputs",
+            expected="the columns in the order of the model's",
+            came=f"the same numbers in another order: {', '.join(names[:5])}, ...",
+            remedy="Pass features=clf, which knows them by name, or the table in the model's "
+            "order.",
+        )
+    return names
 
 
 def _given(inputs: Any, row: int, count: int) -> Tensor | None:
     """The sample of inputs that were brought; of a table only the names of columns count."""
     if inputs is None:
         return None
-    if not _is_table(inputs) and not isinstance(inputs, Tensor | np.ndarray):
+    if not is_table(inputs) and not isinstance(inputs, Tensor | np.ndarray):
         raise _bad_inputs(f"a {type(inputs).__name__}", count)
     if inputs.ndim < 2 or len(inputs) != count:
         raise _bad_inputs(f"shape {tuple(inputs.shape)}", count)
-    if _is_table(inputs):
+    if is_table(inputs):
         return None
     sample = inputs[row]
     if isinstance(sample, Tensor):

@@ -68,7 +68,8 @@ class View:
             before, after = before.reshape(given.shape), after.reshape(given.shape)
         elif given is not None:
             beside = as_picture(given, without_channels=True)
-        flat = given is not None and min(given.shape, default=0) > 1  # one row is no picture
+        rows = 0 if given is None or as_signal(given) is not None else min(given.shape, default=0)
+        flat = rows > 1  # one row is no picture
         first = as_picture(before, without_channels=flat)
         last = as_picture(after, without_channels=flat)
         kind: Kind = "other"

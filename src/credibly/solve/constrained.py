@@ -49,7 +49,7 @@ class ClassicalArrowHurwicz(ConstrainedMethod):
     def improve(self, problem: AugmentedProblem, at: Iterate, going: Tensor, goal: float) -> None:
         rows = going.nonzero().squeeze(1)
         at.multipliers[rows] = self.initial
-        for _ in range(self.steps):
+        for step in range(self.steps + 1):  # after the last move a look at where it led
             if len(rows) == 0:
                 return
             part, multipliers = problem.select(rows), at.multipliers[rows]
@@ -58,6 +58,8 @@ class ClassicalArrowHurwicz(ConstrainedMethod):
             at.stationarity[rows] = part.relative_stationarity(point)
             at.passes[rows] += 1
             finite = torch.isfinite(point.objective)
+            if step == self.steps:
+                return
             rows, kept = _still_open(rows, (at.residual(problem) <= goal)[rows] | ~finite)
             at.x[rows] = part.project(point.x - self.primal_step * point.gradient)[kept]
             ascent = multipliers + self.dual_step * part.excess(point.losses)
@@ -77,18 +79,19 @@ class AugmentedLagrangian(ConstrainedMethod):
     it finds nearer inputs than L-BFGS does between kinks. Rounds of L-BFGS, each ending in an
     update of the multipliers, then settle every sample. One that meets its kinks only there goes on
     in short rounds, and is annealed only if these do not meet the credences. No answer is further
-    away than a point on the way that met them.
+    away, by more than a share of .002, than the end of an earlier round that met them.
 
     Attributes:
         rounds: most updates of the multipliers.
-        first_steps: L-BFGS steps of the first round.
+        first_steps: L-BFGS steps of the first round. With few, a smooth model that is slow at first
+            is taken for a rough one, and ends further away.
         anneal_steps: steps of the annealed descent on rough models.
         inner_steps: L-BFGS steps between two updates.
         rough_steps: likewise, after an annealed descent.
     """
 
     rounds: int = 40
-    first_steps: int = 12
+    first_steps: int = 36
     anneal_steps: int = 100
     inner_steps: int = 30
     rough_steps: int = 8

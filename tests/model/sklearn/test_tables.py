@@ -83,3 +83,9 @@ def test_a_space_of_columns_in_another_order_is_refused():
         cr.from_sklearn(FITTED, space=cr.Space.standardised(TURNED))
     own = cr.Space.standardised(pd.DataFrame(TABLE.to_numpy(), columns=list("abcd")))
     assert cr.from_sklearn(FITTED, space=own).space is own
+
+
+def test_a_space_that_names_some_columns_otherwise_is_refused():
+    names = [*TABLE.columns[[2, 1]], "x", "y"]
+    with pytest.raises(cr.InvalidArgumentError, match="some others"):
+        cr.from_sklearn(FITTED, space=cr.Space(columns=names, locked=names[:1]))

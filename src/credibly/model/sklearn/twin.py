@@ -144,15 +144,17 @@ def _check_settings(dtype: object, svc_outputs: object) -> None:
 
 
 def _check_order(space: Space | None, names: tuple[str, ...] | None) -> None:
-    """Refuse the scales of columns that stand in another order than those of the fit."""
+    """Refuse columns that are in part others than those of the fit, or in another order."""
     named = getattr(space, "columns", None)  # what is no space is refused by the classifier
     columns = None if named is None else tuple(named)
-    if columns is None or names is None or columns == names or set(columns) != set(names):
-        return
+    columns = None if columns is None else tuple(map(str, columns))
+    if columns is None or names is None or columns == names or not {*columns} & {*names}:
+        return  # wholly other names are names of one's own
+    which = "the same in another order" if {*columns} == {*names} else "some others"
     raise InvalidArgumentError(
         "space",
         expected=f"columns in the order of the fit: {', '.join(names[:5])}, ...",
-        came=f"the same in another order: {', '.join(columns[:5])}, ...",
+        came=f"{which}: {', '.join(columns[:5])}, ...",
         remedy="Make it of table[list(model.feature_names_in_)].",
     )
 
