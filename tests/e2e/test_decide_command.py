@@ -210,7 +210,7 @@ def test_what_is_read_is_never_replaced(folder, new, capsys):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (["--gamma", "0.7"], "gamma 0.5, got gamma 0.7. Solve with --gamma 0.5"),
+        (["--gamma", "0.7"], "with, 0.5, got 0.7. Solve with --gamma 0.5"),
         (["--effort", "1"], "the solver the threshold was chosen with, Hybrid(effort=0.5"),
         (["--bounds", "-9", "9"], "the bounds the threshold was chosen with, None, got (-9.0, 9.0"),
         (None, "the model the threshold was chosen with, one of the weights "),

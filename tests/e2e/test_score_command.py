@@ -185,7 +185,7 @@ def test_a_run_that_is_killed_goes_on_and_ends_with_the_same_file(folder):
         (["inspect", "model.py:Absent", "--weights", "w.safetensors"], "no such file"),
         (
             ["inspect", "model.py:Slow", "spaced.csv"],
-            "(--drop 'the name'), name it as the id (--id",
+            "(--drop 'the name'), in inspect and score name it as the id (--id",
         ),
         (["inspect", "model.py:Slow", "x.csv", "--columns", "a,b"], "batch of shape (2, 2)"),
         (["sample", "--out", "no/sample.npz"], "cannot be written"),

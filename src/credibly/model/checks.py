@@ -165,7 +165,7 @@ def _check_kind_of_outputs(classifier: Classifier, rows: Tensor) -> None:
         whole = bool((rows == rows.round()).all())  # as of a model that answers nothing yet
         many = rows.numel() >= NO_CHANCE and not whole
         if inside and rows.shape[1] > 1 and (sums or many):
-            _warn_of_probabilities("lies in [0, 1]" + (" and sums to one" if sums else ""))
+            _warn_of_probabilities(sums=sums)
         return
     if not (inside and (sums or alone)):
         raise ModelError(
@@ -183,11 +183,13 @@ def _check_kind_of_outputs(classifier: Classifier, rows: Tensor) -> None:
         )
 
 
-def _warn_of_probabilities(found: str) -> None:
+def _warn_of_probabilities(*, sums: bool) -> None:
+    found = "lies in [0, 1] and sums to one" if sums else "lies in [0, 1]"
+    more = "" if sums else ", of a sigmoid with loss='logistic' as well"
     warnings.warn(
         f"every row of the model's output {found}. If these are probabilities, say "
-        "Classifier(..., outputs='probabilities') (--outputs probabilities), of a sigmoid with "
-        "loss='logistic' as well; they were taken as logits, as declared.",
+        f"Classifier(..., outputs='probabilities') (--outputs probabilities){more}; they were "
+        "taken as logits, as declared.",
         CrediblyWarning,
         stacklevel=5,
     )
