@@ -417,3 +417,12 @@ def test_the_pages_of_the_command_line_run(tmp_path, monkeypatch, capsys):
 def without_numbers(text):
     """Other machines round otherwise, and may decide otherwise at the border."""
     return re.sub(r"\s*\d[\d.]*", " #", text)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_file_of_which_no_row_has_a_profile_is_written_and_is_no_success(capsys):
+    np.save("nothing.npy", np.full((4, 3), np.nan))
+    settings = ("--dtype", "float64", "--gamma", "0.5", "--out", "out.parquet")
+    assert credibly("score", "model.py:Slow", "nothing.npy", *settings) == 1
+    assert "no row has a profile" in capsys.readouterr().out
+    assert pd.read_parquet("out.parquet")["status"].tolist() == ["non finite input"] * 4

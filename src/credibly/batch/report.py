@@ -53,6 +53,11 @@ class ScoreReport:
     unchanged: float | None = None
     distances: tuple[float, float] | None = None
 
+    @property
+    def has_profiles(self) -> bool:
+        """Whether any row has numbers; without a gradient they are those of the input itself."""
+        return bool({*_SOLVED, Status.NO_GRADIENT.label} & {*self.statuses})
+
     def summary(self) -> str:
         """A few lines a person reads."""
         gamma = None if self.gamma is None else to_type_again(self.gamma)

@@ -69,6 +69,9 @@ def score(
             console.print("\nstopped; the same command goes on where it was", markup=False)
             raise typer.Exit(130) from None
     console.print(o.as_options(report.summary()), markup=False, soft_wrap=True)
+    if not report.has_profiles:  # all went through, and nobody should take it for a success
+        console.print("no row has a profile", markup=False)
+        raise typer.Exit(1)
 
 
 class _Speed(ProgressColumn):
