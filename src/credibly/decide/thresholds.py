@@ -136,7 +136,7 @@ def _doubt_sample(values: Tensor, threshold: float) -> None:
     """Warn of a sample (sorted) so strange at its end that its threshold would pass anything."""
     if len(values) < ENOUGH:
         return
-    low, middle = values.double().quantile(values.new_tensor([0.25, 0.5]).double()).tolist()
+    low, middle = (float(values[len(values) // part]) for part in (4, 2))
     if middle - threshold > FAR * (middle - low) > 0:
         warnings.warn(
             f"the threshold, {threshold:.4g}, lies far below what is usual in the sample (median "
