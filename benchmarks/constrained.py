@@ -25,6 +25,7 @@ def main() -> None:
     clf, x = cr.Classifier(sample.net), sample.images[:60]
     print("embedded network, gamma 200, credences 0.2 below the profile")
     compare(clf, x, cr.credibility(clf, x, gamma=200.0).credibility - 0.2)
+    at_the_profile(clf, x[:40])
     torch.manual_seed(0)
     layers = nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 5)
     net = nn.Sequential(*layers).double().eval()
@@ -33,6 +34,21 @@ def main() -> None:
     clf, x = cr.Classifier(net), torch.randn(100, 8).double()
     print("\nrandom ReLU network, gamma 20, credences 0.1 below the profile")
     compare(clf, x, cr.credibility(clf, x, gamma=20.0).credibility - 0.1)
+
+
+def at_the_profile(clf: cr.Classifier, x: Tensor) -> None:
+    """Print what becomes of the profile's own credences, which leave no slack."""
+    profile = cr.credibility(clf, x, gamma=200.0)
+    for slack in (0.0, 0.05):
+        found = cr.solve_constrained(clf, x, profile.credibility - slack)
+        solved = sum(status is cr.Feasibility.SOLVED for status in found.status)
+        share = (found.risk / profile.risk).double()
+        low, middle, high = share.quantile(torch.tensor([0.1, 0.5, 0.9]).double()).tolist()
+        print(
+            f"{slack:g} below the profile: {solved} of {len(x)} solved, {middle:.3f} times its risk"
+            f" (median; eight in ten {low:.2f} to {high:.2f}), largest violations "
+            f"{', '.join(f'{value:.1e}' for value in found.violation.topk(2).values.tolist())}"
+        )
 
 
 def compare(clf: cr.Classifier, x: Tensor, credences: Tensor) -> None:

@@ -93,23 +93,26 @@ def load(path: Path, device: str | torch.device = "cpu") -> Trained:
 
 
 def _filled(path: Path, arch: str, weights: dict[str, Tensor]) -> nn.Module:
-    """The architecture with the weights of a file."""
+    """The architecture with the weights of a file; others are refused in words."""
     weights = {k: v.float() if v.is_floating_point() else v for k, v in weights.items()}
-    stems = [weights[name] for name in ("conv1.weight", "stem.weight") if name in weights]
-    problem = "no weights of a first and a last layer"
-    if stems and "fc.bias" in weights:
-        net = build(arch, channels=stems[0].shape[1], classes=len(weights["fc.bias"]))
-        try:
-            net.load_state_dict(weights)
-        except RuntimeError as error:
-            problem = " ".join(str(error).split())[:200]
-        else:
-            broken = [name for name, value in weights.items() if not value.isfinite().all()]
-            if not broken:
-                return net
-            problem = f"numbers that are not finite in {broken[0]}"
-    message = f"{path} does not hold the weights of a {arch} ({problem}). Train or copy it again."
-    raise FileFormatError(message)
+    stem = next((weights[k] for k in ("conv1.weight", "stem.weight") if k in weights), None)
+    if stem is None or "fc.bias" not in weights:
+        raise _not_of(path, arch, "no weights of a first and a last layer")
+    net = build(arch, channels=stem.shape[1], classes=len(weights["fc.bias"]))
+    try:
+        net.load_state_dict(weights)
+    except RuntimeError as error:
+        raise _not_of(path, arch, " ".join(str(error).split())[:200]) from error
+    broken = [name for name, value in weights.items() if not value.isfinite().all()]
+    if broken:
+        raise _not_of(path, arch, f"numbers that are not finite in {broken[0]}")
+    return net
+
+
+def _not_of(path: Path, arch: str, why: str) -> FileFormatError:
+    return FileFormatError(
+        f"{path} does not hold the weights of a {arch} ({why}). Train or copy it again."
+    )
 
 
 def _numbers(path: Path, facts: dict[str, str], name: str) -> Tensor:
@@ -121,15 +124,20 @@ def _numbers(path: Path, facts: dict[str, str], name: str) -> Tensor:
         raise FileFormatError(message) from error
 
 
-def _content(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Metadata and weights; a file that holds no network is refused in words."""
+def tensors_in(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Metadata and tensors of a safetensors file; of a broken one it is said which."""
     try:
         with safe_open(path, "pt") as file:
-            facts = dict(file.metadata() or {})
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return dict(file.metadata() or {}), tensors
     except SafetensorError as error:
         message = f"{path} is no whole safetensors file ({error}). Train or copy it again."
         raise FileFormatError(message) from error
+
+
+def _content(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Metadata and weights; a file that holds no network is refused in words."""
+    facts, weights = tensors_in(path)
     missing = [name for name in ("arch", "mean", "std") if name not in facts]
     if missing:
         message = f"{path} does not say its {', '.join(missing)}: experiments.train did not make it"

@@ -19,11 +19,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
+from torch import nn
 
 import credibly
-from credibly.errors import FileFormatError
 from credibly.model.tensor_files import save_tensors
 from experiments import networks
 from experiments.made_with import stamp
@@ -133,7 +131,7 @@ def _finished(run: Run, settings: str) -> bool:
     """
     if not run.target.exists():
         return False
-    made_by = _opened(run.target)[0].get("recipe")
+    made_by = networks.tensors_in(run.target)[0].get("recipe")
     if made_by != settings:
         message = (
             f"{run.target} is there and was made with other settings ({made_by}); move it away, or "
@@ -154,7 +152,7 @@ def _resume(run: Run, step: Step, settings: str, say: Saying) -> tuple[int, floa
     """Epochs that are done, and the seconds they took."""
     if not run.unfinished.exists():
         return 0, 0.0
-    facts, state = _opened(run.unfinished)
+    facts, state = networks.tensors_in(run.unfinished)
     if facts.get("settings") != settings:
         message = (
             f"{run.unfinished} was begun with other settings ({facts.get('settings')}); remove it "
@@ -164,17 +162,6 @@ def _resume(run: Run, step: Step, settings: str, say: Saying) -> tuple[int, floa
     step.restore(state)
     say(f"going on after epoch {facts['epoch']}")
     return int(facts["epoch"]), float(facts.get("seconds", 0))
-
-
-def _opened(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Metadata and tensors; of a broken file it is said which, and what to do."""
-    try:
-        with safe_open(path, "pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return dict(file.metadata() or {}), tensors
-    except SafetensorError as error:
-        message = f"{path} is no whole safetensors file ({error}). Remove it to train anew."
-        raise FileFormatError(message) from error
 
 
 @torch.no_grad()

@@ -112,14 +112,12 @@ def _columns(inputs: Any, x0: Tensor, row: int) -> Sequence[str] | None:
     if len(names) != x0.numel():
         return names  # refused where the names are counted
     try:
-        values = torch.from_numpy(table_numbers(inputs.iloc[[row]] if hasattr(inputs, "iloc") else
-                                                inputs[row : row + 1])[0])  # fmt: skip
+        values = torch.from_numpy(table_numbers(inputs)[row]).float()
     except (TypeError, ValueError):
         return names  # words and categories were encoded before the model
-    solved = x0.detach().double().cpu().flatten()
-    if torch.equal(values.sort().values.float(), solved.sort().values.float()) and not torch.equal(
-        values.float(), solved.float()
-    ):
+    solved = x0.detach().float().cpu().flatten()
+    same_numbers = torch.equal(values.sort().values, solved.sort().values)
+    if same_numbers and not torch.equal(values, solved):
         raise InvalidArgumentError(
             "inputs",
             expected="the columns in the order of the model's",

@@ -146,8 +146,7 @@ def _check_settings(dtype: object, svc_outputs: object) -> None:
 def _check_order(space: Space | None, names: tuple[str, ...] | None) -> None:
     """Refuse columns that are in part others than those of the fit, or in another order."""
     named = getattr(space, "columns", None)  # what is no space is refused by the classifier
-    columns = None if named is None else tuple(named)
-    columns = None if columns is None else tuple(map(str, columns))
+    columns = None if named is None else tuple(map(str, named))
     if columns is None or names is None or columns == names or not {*columns} & {*names}:
         return  # wholly other names are names of one's own
     which = "the same in another order" if {*columns} == {*names} else "some others"
