@@ -12,10 +12,10 @@ import credibly as cr
 from credibly.data.sample import load_sample
 
 METHODS = {
-    "default": cr.AugmentedLagrangian(),
-    "no anneal": cr.AugmentedLagrangian(anneal_steps=1, rough_steps=15),
-    "long": cr.AugmentedLagrangian(anneal_steps=300, rough_steps=30),
-    "longer": cr.AugmentedLagrangian(first_steps=30, anneal_steps=900, rough_steps=60),
+    "default": cr.theory.AugmentedLagrangian(),
+    "no anneal": cr.theory.AugmentedLagrangian(anneal_steps=1, rough_steps=15),
+    "long": cr.theory.AugmentedLagrangian(anneal_steps=300, rough_steps=30),
+    "longer": cr.theory.AugmentedLagrangian(first_steps=30, anneal_steps=900, rough_steps=60),
 }
 
 
@@ -40,8 +40,8 @@ def at_the_profile(clf: cr.Classifier, x: Tensor) -> None:
     """Print what becomes of the profile's own credences, which leave no slack."""
     profile = cr.credibility(clf, x, gamma=200.0)
     for slack in (0.0, 0.05):
-        found = cr.solve_constrained(clf, x, profile.credibility - slack)
-        solved = sum(status is cr.Feasibility.SOLVED for status in found.status)
+        found = cr.theory.solve_constrained(clf, x, profile.credibility - slack)
+        solved = sum(status is cr.theory.Feasibility.SOLVED for status in found.status)
         share = (found.risk / profile.risk).double()
         low, middle, high = share.quantile(torch.tensor([0.1, 0.5, 0.9]).double()).tolist()
         print(
@@ -54,12 +54,12 @@ def at_the_profile(clf: cr.Classifier, x: Tensor) -> None:
 def compare(clf: cr.Classifier, x: Tensor, credences: Tensor) -> None:
     """Print risk against the best of all methods, violation and passes."""
     found = {
-        name: cr.solve_constrained(clf, x, credences, method=method)
+        name: cr.theory.solve_constrained(clf, x, credences, method=method)
         for name, method in METHODS.items()
     }
     best = torch.stack([solution.risk for solution in found.values()]).amin(0)
     for name, solution in found.items():
-        solved = sum(status is cr.Feasibility.SOLVED for status in solution.status)
+        solved = sum(status is cr.theory.Feasibility.SOLVED for status in solution.status)
         share = (solution.risk - best) / best.clamp(min=torch.finfo(best.dtype).tiny)
         print(
             f"{name}: {solved} of {len(x)} solved, risk {float(share.median()):.1%} above the best "

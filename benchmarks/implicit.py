@@ -28,7 +28,7 @@ def main() -> None:
     sample = load_sample()
     clf, x = cr.Classifier(sample.net), sample.images[:64]
     profile = cr.credibility(clf, x, gamma=200.0)
-    problem = cr.FitRiskProblem(clf, x, torch.full((10,), 200.0))
+    problem = cr.solvers.FitRiskProblem(clf, x, torch.full((10,), 200.0))
     one = seconds(lambda: problem.evaluate(profile.perturbed))
     exact = gradient(clf, profile, "full", 100)
     for name, (curvature, products) in KINDS.items():

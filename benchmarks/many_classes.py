@@ -38,7 +38,7 @@ def model(front: nn.Module, features: int, classes: int) -> nn.Module:
     return nn.Sequential(front, nn.Linear(features, classes)).eval().requires_grad_(False)
 
 
-def solved(net: nn.Module, x: Tensor, solver: cr.Solver) -> Callable[[], float]:
+def solved(net: nn.Module, x: Tensor, solver: cr.solvers.Solver) -> Callable[[], float]:
     """Seconds a pass of a solve."""
     clf = cr.Classifier(net)
     gamma = cr.auto_gamma(clf, x, sample=8)
@@ -81,10 +81,10 @@ def main() -> None:
         features = front(x[:1]).shape[1]
     nets = [model(front, features, classes) for classes in (FEW, MANY)]
     print(f"{BATCH} images, {features} features before the head, median of {rounds} rounds")
-    descent = cr.GradientDescent(steps=STEPS, patience=None, tolerance=0.0)
+    descent = cr.solvers.GradientDescent(steps=STEPS, patience=None, tolerance=0.0)
     for name, kind in (
         ("descent", partial(solved, solver=descent)),
-        ("hybrid", partial(solved, solver=cr.Hybrid(effort=0.3))),
+        ("hybrid", partial(solved, solver=cr.solvers.Hybrid(effort=0.3))),
         ("bare", bare),
     ):
         times, few, many = ratio(kind(nets[0], x), kind(nets[1], x), rounds)

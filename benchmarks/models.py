@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from credibly.data.idx import read_idx
 from credibly.data.sample import load_sample
 from experiments import fashion_mnist, networks
+from experiments.idx import read_idx
 from experiments.networks import Affine
 
 

@@ -36,7 +36,7 @@ def _recorded() -> tuple[list[int], FitRiskProblem]:
 
     weights = torch.full((10,), 200.0)
     problem = FitRiskProblem(cr.Classifier(net), sample.images[:BATCH], weights)
-    solve(problem, cr.Hybrid(), chunk_size=BATCH)
+    solve(problem, cr.solvers.Hybrid(), chunk_size=BATCH)
     return list(sizes), problem
 
 
@@ -52,7 +52,7 @@ def time_ratio(rounds: int) -> dict[str, float]:
     ratios, solved, bare = [], [], []
     for _ in range(rounds):
         start = time.perf_counter()
-        solve(problem, cr.Hybrid(), chunk_size=BATCH)
+        solve(problem, cr.solvers.Hybrid(), chunk_size=BATCH)
         middle = time.perf_counter()
         for size in sizes:
             _bare_pass(net, x[:size])
@@ -74,14 +74,14 @@ def _peak(what: str) -> float:
     x, weights = sample.images[:BATCH], torch.full((10,), 200.0)
     problem = FitRiskProblem(cr.Classifier(sample.net), x, weights)
     sizes = json.loads(os.environ["CREDIBLY_BATCH_SIZES"])
-    solve(problem.select(slice(0, 2)), cr.Hybrid(), chunk_size=2)  # libraries and threads
+    solve(problem.select(slice(0, 2)), cr.solvers.Hybrid(), chunk_size=2)  # libraries and threads
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of loading them
     before = _high_water()
     if what == "bare":
         for size in sizes:
             _bare_pass(sample.net, x[:size])
     else:
-        solve(problem, cr.Hybrid(), chunk_size=BATCH)
+        solve(problem, cr.solvers.Hybrid(), chunk_size=BATCH)
     return (_high_water() - before) / 1024
 
 

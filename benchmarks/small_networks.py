@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 import credibly as cr
 from credibly.decide import scores
-from credibly.decide.bootstrap import paired_difference
-from credibly.decide.metrics import aurc
+from credibly.metrics.intervals import paired_difference
+from credibly.metrics.measures import aurc
 
 SEEDS, LENGTHS, TRAINED = (0, 1, 2), (20, 200), 900
 """Training seeds, epochs, and how many images train."""
@@ -65,10 +65,10 @@ def line(net: nn.Module, x: Tensor, y: Tensor, kappa: float) -> str:
     """The two scores on new images."""
     clf = cr.Classifier(net)
     profile = cr.credibility(clf, x, gamma=cr.auto_gamma(clf, x, kappa=kappa), progress=False)
-    right = profile.fit.argmax(1) == y
-    default, softmax = cr.failure_score(profile)(profile), scores.max_softmax(profile)
+    right = profile.credence.argmax(1) == y
+    default, softmax = cr.scores.failure_score(profile)(profile), scores.max_softmax(profile)
     gap = paired_difference(aurc, default, softmax, right)
-    kept = (profile.credibility.argmax(1) == profile.fit.argmax(1)).double().mean()
+    kept = (profile.credibility.argmax(1) == profile.credence.argmax(1)).double().mean()
     low, value, high = (1000 * v for v in (gap.low, gap.value, gap.high))
     return (
         f"right on {right.double().mean():.1%}; softmax {1000 * aurc(softmax, right):5.2f}, "

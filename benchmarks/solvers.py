@@ -28,26 +28,26 @@ from credibly.solve.loop import solve
 
 GAMMA = 200.0
 MEASURED: dict[str, Solver] = {
-    "Hybrid (default)": cr.Hybrid(),
-    "LBFGS": cr.LBFGS(),
-    "GaussNewton": cr.GaussNewton(steps=30),
-    "GradientDescent, Adam, cosine 90": cr.GradientDescent(
+    "Hybrid (default)": cr.solvers.Hybrid(),
+    "LBFGS": cr.solvers.LBFGS(),
+    "GaussNewton": cr.solvers.GaussNewton(steps=30),
+    "GradientDescent, Adam, cosine 90": cr.solvers.GradientDescent(
         scaling="adam", schedule="cosine", step=0.7, momentum=0.7, forgetting=0.8,
         steps=90, patience=None,
     ),
-    "GradientDescent, plain .02": cr.GradientDescent(step=0.02, steps=300, patience=None),
-    "ArrowHurwicz .003": cr.ArrowHurwicz(primal_step=0.003, steps=1000, patience=None),
-    "ArrowHurwicz .01": cr.ArrowHurwicz(primal_step=0.01, steps=1000, patience=None),
-    "ArrowHurwicz .03": cr.ArrowHurwicz(primal_step=0.03, steps=1000, patience=None),
+    "GradientDescent, plain .02": cr.solvers.GradientDescent(step=0.02, steps=300, patience=None),
+    "ArrowHurwicz .003": cr.solvers.ArrowHurwicz(primal_step=0.003, steps=1000, patience=None),
+    "ArrowHurwicz .01": cr.solvers.ArrowHurwicz(primal_step=0.01, steps=1000, patience=None),
+    "ArrowHurwicz .03": cr.solvers.ArrowHurwicz(primal_step=0.03, steps=1000, patience=None),
 }  # fmt: skip
 REFERENCES: dict[str, Solver] = {
-    "Hybrid, effort 8": cr.Hybrid(effort=8),
-    "LBFGS, 400": cr.LBFGS(steps=400, patience=None),
-    "Adam .9 .999, cosine 600": cr.GradientDescent(
+    "Hybrid, effort 8": cr.solvers.Hybrid(effort=8),
+    "LBFGS, 400": cr.solvers.LBFGS(steps=400, patience=None),
+    "Adam .9 .999, cosine 600": cr.solvers.GradientDescent(
         scaling="adam", schedule="cosine", step=1.0, momentum=0.9, forgetting=0.999,
         steps=600, patience=None,
     ),
-    "Adam .9 .999, cosine 600, double": cr.GradientDescent(
+    "Adam .9 .999, cosine 600, double": cr.solvers.GradientDescent(
         scaling="adam", schedule="cosine", step=2.0, momentum=0.9, forgetting=0.999,
         steps=600, patience=None,
     ),

@@ -24,12 +24,12 @@ def main() -> None:
     clf, x = cr.Classifier(sample.net), sample.images[:count]
     profile = cr.credibility(clf, x, gamma=GAMMA)
     others = {
-        "L-BFGS": cr.credibility(clf, x, gamma=GAMMA, solver=cr.LBFGS()).perturbed,
+        "L-BFGS": cr.credibility(clf, x, gamma=GAMMA, solver=cr.solvers.LBFGS()).perturbed,
         "Hybrid(effort=4)": cr.credibility(
-            clf, x, gamma=GAMMA, solver=cr.Hybrid(effort=4.0)
+            clf, x, gamma=GAMMA, solver=cr.solvers.Hybrid(effort=4.0)
         ).perturbed,
-    } | cr.minimum_norm_attacks(clf, x, bounds=(0.0, 1.0))
-    found = cr.try_tradeoff(clf, profile, others=others)
+    } | cr.attacks.minimum_norm_attacks(clf, x, bounds=(0.0, 1.0))
+    found = cr.theory.check_tradeoff(clf, profile, others=others)
     print(f"trade-off at {count} images, gamma {GAMMA:g}, the default solver:")
     print(found.summary())
     near = torch.cat(
@@ -41,7 +41,9 @@ def main() -> None:
     )
     print("Assumption 2 in double precision, by radius relative to |x+ - x0|:")
     double = cr.Classifier(sample.net.double())
-    assumption = cr.try_assumption_2(double, cr.credibility(double, x.double(), gamma=GAMMA))
+    assumption = cr.theory.check_assumption_2(
+        double, cr.credibility(double, x.double(), gamma=GAMMA)
+    )
     rows = zip(assumption.radii, assumption.by_radius, assumption.unknown, strict=True)
     for radius, row, hidden in rows:
         print(

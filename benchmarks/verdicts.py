@@ -31,7 +31,7 @@ def judges(
     generator = torch.Generator().manual_seed(0)
     for _ in range(HALVES):
         known, new = torch.randperm(len(profile), generator=generator).chunk(2)
-        yield cr.Judge.learn(clf, profile[known], outlier=outlier), new
+        yield cr.Judge.fit(clf, profile[known], outlier=outlier), new
 
 
 def print_worth(clf: cr.Classifier, profile: cr.Profile, right: torch.Tensor) -> None:
@@ -83,7 +83,7 @@ def of_the_embedded_network() -> None:
     sample = load_sample()
     clf = cr.Classifier(sample.net, classes=sample.classes)
     profile = cr.credibility(clf, sample.images, gamma=GAMMA)
-    print_worth(clf, profile, profile.fit.argmax(1) == sample.labels)
+    print_worth(clf, profile, profile.credence.argmax(1) == sample.labels)
     others = foreign(clf, sample.images[:FOREIGN], GAMMA, flat=False)
     for outlier in ("shift", "gain"):
         print_found(clf, profile, others, outlier)
@@ -131,7 +131,7 @@ def of_a_table() -> None:
         other = held_out.copy()
         other[:, column] *= factor
         profile = cr.credibility(clf, torch.tensor(scaler.transform(other)), gamma=gamma)
-        right = profile.fit.argmax(1) == torch.tensor(truth)
+        right = profile.credence.argmax(1) == torch.tensor(truth)
         trusted, hits = 0, 0
         for judge, new in judges(clf, ordinary, "shift"):
             verdicts = judge.judge(profile[new])

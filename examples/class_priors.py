@@ -16,8 +16,8 @@ from torch import Tensor
 
 import credibly as cr
 from credibly.data.sample import load_sample
-from credibly.decide.coverage import accuracy_against_coverage
 from credibly.decide.scores import predicted_ratio
+from credibly.metrics.coverage import accuracy_against_coverage
 from credibly.report.style import INK, PROFILE, panels, tidy
 
 GAMMA = 200.0
@@ -42,7 +42,7 @@ def main(out: Path | None = None, *, small: bool = False) -> None:
         ("weights from frequencies", informed),
     ):
         credible = (profile.credibility.argmax(1) == labels).double().mean()
-        own = profile.fit.argmax(1) == labels
+        own = profile.credence.argmax(1) == labels
         curve = accuracy_against_coverage(predicted_ratio(profile), own)
         print(
             f"{name}: most credible class right for {credible:.1%}; the network's own class right "

@@ -81,7 +81,7 @@ def rows_of(count: int) -> tuple[list[Row], int]:
     for name, module in PLACES.items():
         clf = cr.Classifier(sample.net, classes=sample.classes, module=module)
         profile = cr.credibility(clf, images, gamma="auto")
-        right = profile.fit.argmax(1) == labels
+        right = profile.credence.argmax(1) == labels
         if not rows:
             scores.append(softmax_ratio(profile))
             rows.append(row_of("softmax, no movement", scores[0], right))

@@ -18,8 +18,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 
 import credibly as cr
-from credibly.decide.coverage import accuracy_against_coverage
 from credibly.decide.scores import predicted_ratio, softmax_ratio
+from credibly.metrics.coverage import accuracy_against_coverage
 
 COMMUNITIES, FEATURES, LABELLED = 4, 16, 15
 INSIDE, BETWEEN = 3.2, 2.6
@@ -52,7 +52,10 @@ def main(out: Path | None = None, *, small: bool = False, seed: int = 0) -> None
         "own features": cr.credibility(cr.graph_nodes(clf, data, asked), gamma="auto"),
         "neighbourhood": cr.credibility(wide, gamma="auto"),
     }
-    right, alike = profiles["own features"].fit.argmax(1) == data.y[asked], homophily(data)[asked]
+    right, alike = (
+        profiles["own features"].credence.argmax(1) == data.y[asked],
+        homophily(data)[asked],
+    )
     print(
         f"{len(asked)} nodes; the network is right for {right.double().mean():.1%}: for "
         f"{right[alike > 0.5].double().mean():.1%} where most neighbours are alike, for "

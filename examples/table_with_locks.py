@@ -97,7 +97,7 @@ def main(out: Path | None = None, *, small: bool = False) -> None:
     net = trained(train, 60 if small else 300)
     count = 24 if small else len(test.x)
     locked, free = profiles(net, train, test.x[:count])
-    right = locked.fit.argmax(1) == test.y[:count]
+    right = locked.credence.argmax(1) == test.y[:count]
     moves = [mean_move(profile, train) for profile in (locked, free)]
     print(
         f"accuracy {right.double().mean():.1%} on {count} tumours, gamma {locked.gamma:.4g} (auto)"

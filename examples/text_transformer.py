@@ -124,7 +124,7 @@ def decisive(words: list[str]) -> float:
 def table(profile: cr.Profile, texts: list[list[str]], labels: Tensor, shown: list[int]) -> None:
     """Print some reviews: truth, prediction, softmax, score, word."""
     words, score = top_words(cr.token_movement(profile), texts), predicted_ratio(profile)
-    probability, predicted = profile.fit.exp().max(1)
+    probability, predicted = profile.credence.exp().max(1)
     print(f"{'truth':<9}{'predicted':<10}{'softmax':>8}{'score':>7}  {'most moved':<11}review")
     for n in shown:
         print(
@@ -148,7 +148,7 @@ def picture(profile: cr.Profile, texts: list[list[str]], labels: Tensor, shown: 
 
     figure, axes = style.panels(1, width=10.0, height=0.55 * len(shown) + 1.0)
     moved, panel = cr.token_movement(profile), axes[0]
-    score, predicted = predicted_ratio(profile), profile.fit.argmax(1)
+    score, predicted = predicted_ratio(profile), profile.credence.argmax(1)
     for line, n in enumerate(shown):
         row = moved[n, 1 : 1 + len(texts[n])]
         for place, (word, share) in enumerate(zip(texts[n], row / row.max(), strict=True)):
@@ -185,7 +185,7 @@ def main(out: Path | None = None, *, small: bool = False) -> dict[str, float]:
     texts, labels = made(24 if small else 400, seed=2)
     clf, x = cr.from_transformers(model), encoded(texts)
     profile = cr.credibility(clf, x, gamma="auto")
-    right = profile.fit.argmax(1) == labels
+    right = profile.credence.argmax(1) == labels
     shown = _chosen(profile, right)
     table(profile, texts, labels, shown)
     words = top_words(cr.token_movement(profile), texts)

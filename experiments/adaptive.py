@@ -112,7 +112,7 @@ def prepare(given: argparse.Namespace, folder: Folder) -> Subject:
 def weight(clf: cr.Classifier, held: Tensor, given: argparse.Namespace) -> dict[str, Any]:
     """Gamma and the deployed solver; held-out images are needed where gamma was not given."""
     gamma = cr.auto_gamma(clf, held) if given.gamma is None else given.gamma
-    return plain({"gamma": gamma, "solver": repr(cr.Hybrid(effort=given.effort))})
+    return plain({"gamma": gamma, "solver": repr(cr.solvers.Hybrid(effort=given.effort))})
 
 
 def calibration(
@@ -120,10 +120,10 @@ def calibration(
 ) -> dict[str, Any]:
     """Scores and thresholds by one solve of held-out images."""
     profile = cr.credibility(
-        clf, held, gamma=found["gamma"], solver=cr.Hybrid(effort=given.effort),
+        clf, held, gamma=found["gamma"], solver=cr.solvers.Hybrid(effort=given.effort),
         chunk_size=given.chunk_size, progress=False,
     )  # fmt: skip
-    scores = {"A": cr.failure_score(profile), "T": cr.tamper_score(profile)}
+    scores = {"A": cr.scores.failure_score(profile), "T": cr.scores.tamper_score(profile)}
     thresholds = {
         letter: for_coverage(score(profile), COVERAGE[letter]) for letter, score in scores.items()
     }
@@ -131,21 +131,21 @@ def calibration(
     return plain({**found, "coverage": COVERAGE, "thresholds": thresholds, "scores": named})
 
 
-def systems(found: dict[str, Any], given: argparse.Namespace) -> dict[str, cr.System]:
+def systems(found: dict[str, Any], given: argparse.Namespace) -> dict[str, cr.attacks.System]:
     """The four systems; one gamma and one solver, so that they can share profiles."""
     common: dict[str, Any] = {
-        "gamma": found["gamma"], "solver": cr.Hybrid(effort=given.effort),
+        "gamma": found["gamma"], "solver": cr.solvers.Hybrid(effort=given.effort),
         "chunk_size": given.chunk_size,
     }  # fmt: skip
     ranked = {
-        letter: cr.System(
+        letter: cr.attacks.System(
             score=score_from_json(found["scores"][letter]), threshold=threshold, **common
         )
         for letter, threshold in found.get("thresholds", {}).items()
     }
     return {
-        "b": cr.System(chunk_size=given.chunk_size),
-        "B": cr.System(decision="profile", **common),
+        "b": cr.attacks.System(chunk_size=given.chunk_size),
+        "B": cr.attacks.System(decision="profile", **common),
         **ranked,
     }
 
@@ -157,7 +157,7 @@ def refuse_common(x: Tensor, held: Tensor) -> None:
         raise InvalidArgumentError(
             "held_out",
             expected="images other than those that are attacked",
-            came=f"{len(common)} that are both",
+            got=f"{len(common)} that are both",
             remedy="Take held-out images of the training set.",
         )
 
@@ -174,12 +174,12 @@ def _other(given: argparse.Namespace, trained: Trained) -> cr.Classifier | None:
     if given.transfer_model is None:
         return None
     other = networks.load(given.transfer_model, given.device)
-    own, came = left_out(trained.facts), left_out(other.facts)
-    if own != came:
+    own, got = left_out(trained.facts), left_out(other.facts)
+    if own != got:
         raise InvalidArgumentError(
             "--transfer-model",
             expected=f"one of the classes of the attacked network, without {own or 'none'}",
-            came=f"one without {came or 'none'}",
+            got=f"one without {got or 'none'}",
             remedy="Labels mean other classes to it; pass one trained on the same.",
         )
     net = other.net

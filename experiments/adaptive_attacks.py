@@ -16,9 +16,9 @@ from typing import Any
 from torch import Tensor
 
 import credibly as cr
+from credibly.attacks.box import Box
+from credibly.attacks.transfer import Kind
 from credibly.errors import InvalidArgumentError
-from credibly.evaluate.attacks.box import Box
-from credibly.evaluate.attacks.transfer import Kind
 from experiments.adaptive_inputs import Nearest, Restarts, ScaledBack, Targets
 from experiments.adaptive_nearest import CarliniWagner, DeepFool
 
@@ -59,7 +59,7 @@ class Subject:
     clf: cr.Classifier
     x: Tensor
     labels: Tensor
-    systems: Mapping[str, cr.System]
+    systems: Mapping[str, cr.attacks.System]
     sha256: str
     other: cr.Classifier | None = None
     bounds: Box = (0.0, 1.0)
@@ -130,7 +130,7 @@ def refuse_unknown(wanted: Sequence[str], known: Sequence[str]) -> None:
         raise InvalidArgumentError(
             "--attacks",
             expected=f"parts of the names {'; '.join(dict.fromkeys(known))}",
-            came=", ".join(unknown),
+            got=", ".join(unknown),
             remedy="Check the names, and whether --systems and --transfer-model bring them.",
         )
 
@@ -140,7 +140,7 @@ def ranks(systems: str) -> bool:
     return not set(systems) <= set("bB")
 
 
-def described(attack: cr.Attack) -> Settings:
+def described(attack: cr.attacks.Attack) -> Settings:
     """What an attack was told, as plain values; batches do not count."""
     skipped = ("system", "chunk_size", "surrogate", "eps", "norm")
     values = {f.name: getattr(attack, f.name) for f in fields(attack) if f.name not in skipped}
@@ -165,15 +165,17 @@ def _shared(
     common = _common(subject, given, norm, eps)
     clf, x, y = subject.clf, subject.x, subject.labels
     size = eps / 10 if norm == "l2" else min(0.005 if eps <= 0.01 else 0.01, eps / 2)
-    plain: dict[str, cr.Attack] = {
-        "pgd (A0)": cr.PGD(
+    plain: dict[str, cr.attacks.Attack] = {
+        "pgd (A0)": cr.attacks.PGD(
             **common, steps=given.pgd_steps, step_size=size, restarts=given.pgd_restarts
         ),
-        "pgd on the margin (A0)": cr.PGD(**common, steps=given.pgd_steps, loss="goal", keep="best"),
-        "square on the model (A7)": cr.Square(**common, steps=given.model_queries),
+        "pgd on the margin (A0)": cr.attacks.PGD(
+            **common, steps=given.pgd_steps, loss="goal", keep="best"
+        ),
+        "square on the model (A7)": cr.attacks.Square(**common, steps=given.model_queries),
     }
     if judges != "b":
-        plain["inverse map (A6)"] = cr.InverseMap(
+        plain["inverse map (A6)"] = cr.attacks.InverseMap(
             **common, steps=given.steps, system=subject.systems["B"]
         )
     for name, attack in plain.items():
@@ -189,7 +191,9 @@ def _shared(
             continue
         kinds: dict[str, Kind] = {"apgd-ce": "ce", "apgd-dlr-t": "dlr-targeted"}
         for name, kind in kinds.items():
-            one = cr.TransferAPGD(**common, steps=given.apgd_steps, surrogate=source, kinds=(kind,))
+            one = cr.attacks.TransferAPGD(
+                **common, steps=given.apgd_steps, surrogate=source, kinds=(kind,)
+            )
             settings = described(one) | (_origin(subject, given) if source else {})
             find = Targets(one, clf, x, y)
             yield Job(f"{title}{name} (A1)", norm, eps, judges, settings, find)
@@ -211,24 +215,24 @@ def _own(
 
 def _knowing(
     subject: Subject, given: argparse.Namespace, norm: str, eps: float, letter: str
-) -> dict[str, cr.Attack]:
+) -> dict[str, cr.attacks.Attack]:
     system = subject.systems[letter]
     refuses = system.score is not None
     system = replace(system, aware=refuses)
     common = {**_common(subject, given, norm, eps), "system": system}
     more = {**common, "steps": given.steps, "restarts": given.restarts}
     deep = {**more, "chunk_size": given.deep_chunk_size}
-    found: dict[str, cr.Attack] = {
-        "bpda (A2": cr.BPDA(**more),
-        "implicit, full (A3": cr.ImplicitGradient(**more, accuracy=1e-3),
-        "implicit, outputs (A3": cr.ImplicitGradient(**more, curvature="outputs"),
-        "unrolled 20 (A4": cr.Unrolled(**deep, length=20, rate=0.02),
-        "unrolled 5 (A4": cr.Unrolled(**deep, length=5, rate=0.05),
-        "gauss-newton (A5": cr.Surrogate(**deep),
-        "square on the system (A7": cr.Square(**common, steps=given.queries),
+    found: dict[str, cr.attacks.Attack] = {
+        "bpda (A2": cr.attacks.BPDA(**more),
+        "implicit, full (A3": cr.attacks.ImplicitGradient(**more, accuracy=1e-3),
+        "implicit, outputs (A3": cr.attacks.ImplicitGradient(**more, curvature="outputs"),
+        "unrolled 20 (A4": cr.attacks.Unrolled(**deep, length=20, rate=0.02),
+        "unrolled 5 (A4": cr.attacks.Unrolled(**deep, length=5, rate=0.05),
+        "gauss-newton (A5": cr.attacks.Surrogate(**deep),
+        "square on the system (A7": cr.attacks.Square(**common, steps=given.queries),
     }
     if letter == "A":  # of T's score nothing is left without a profile
-        found["pgd, profile left out (A0"] = cr.PGD(**common, steps=given.pgd_steps)
+        found["pgd, profile left out (A0"] = cr.attacks.PGD(**common, steps=given.pgd_steps)
     return {f"{name}{', A8' * refuses})": attack for name, attack in found.items()}
 
 
@@ -242,7 +246,7 @@ def _sanity(
             yield job
     for letter in given.systems:
         if letter == "b":
-            short: cr.Attack = cr.PGD(
+            short: cr.Attack = cr.attacks.PGD(
                 **_common(subject, given, norm, least),
                 steps=given.pgd_steps,
                 loss="goal",
@@ -260,7 +264,7 @@ def _sanity(
         yield Job(title, norm, least, letter, described(longer), find, early=True)
 
 
-def _probe(attacks: Mapping[str, cr.Attack]) -> tuple[str, cr.Attack]:
+def _probe(attacks: Mapping[str, cr.attacks.Attack]) -> tuple[str, cr.attacks.Attack]:
     """The implicit gradient by outputs: on ReLU networks the strongest of the knowing ones."""
     return next(item for item in attacks.items() if item[0].startswith("implicit, outputs"))
 

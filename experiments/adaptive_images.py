@@ -56,7 +56,7 @@ def _held_out(given: argparse.Namespace, facts: Mapping[str, str], like: Pair) -
         raise InvalidArgumentError(
             "--held-out",
             expected="images that the network was not trained on",
-            came="none, and the network's file names no held-out slice of its training set",
+            got="none, and the network's file names no held-out slice of its training set",
             remedy="Pass an .npz with images and labels.",
         )
     images, labels = _cifar10(given.data, "train")
@@ -68,7 +68,7 @@ def _cifar10(folder: Path | None, part: str) -> Pair:
         raise InvalidArgumentError(
             "data",
             expected="the folder of CIFAR-10, or both --test and --held-out",
-            came="None",
+            got="None",
             remedy="Pass --data FOLDER.",
         )
     split = cifar10.load(folder, part)

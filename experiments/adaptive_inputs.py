@@ -41,7 +41,7 @@ class Counted(nn.Module):
 class Restarts:
     """Every candidate of an attack."""
 
-    attack: cr.Attack
+    attack: cr.attacks.Attack
     clf: cr.Classifier
     x: Tensor
     labels: Tensor
@@ -56,7 +56,7 @@ class Targets(Restarts):
 
     def __call__(self) -> Tensor:
         attack = self.attack
-        assert isinstance(attack, cr.TransferAPGD)
+        assert isinstance(attack, cr.attacks.TransferAPGD)
         if attack.kinds == ("ce",):
             return super().__call__()
         with torch.no_grad():

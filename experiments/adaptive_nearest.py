@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import credibly as cr
-from credibly.evaluate.attacks.box import Box, ends
+from credibly.attacks.box import Box, ends
 from credibly.model.derivatives import gradient_of, output_jacobian
 from credibly.types import norm, per_sample
 
@@ -28,7 +28,7 @@ class DeepFool:
     Attributes:
         steps: most of them.
         overshoot: how much further than the boundary.
-        bounds: of the inputs, as of `credibly.Attack`.
+        bounds: of the inputs, as of `credibly.attacks.Attack`.
     """
 
     steps: int = 50
@@ -65,7 +65,7 @@ class CarliniWagner:
         rate: of Adam.
         searches: weights that are tried, by bisection.
         weight: the first of them.
-        bounds: of the inputs, as of `credibly.Attack`.
+        bounds: of the inputs, as of `credibly.attacks.Attack`.
     """
 
     steps: int = 300

@@ -83,7 +83,7 @@ def blocks(out: Path) -> list[Block]:
         raise InvalidArgumentError(
             "tables",
             expected="a folder with cells",
-            came=str(out),
+            got=str(out),
             remedy="Compute some first: python -m experiments.adaptive --out FOLDER.",
         )
     found = []
@@ -106,7 +106,7 @@ def space_of(cells: Sequence[Cell], out: Path) -> str:
         raise InvalidArgumentError(
             "tables",
             expected="cells of one space",
-            came=f"{', '.join(sorted(found))} in {out}",
+            got=f"{', '.join(sorted(found))} in {out}",
             remedy="Compute each space in a folder of its own.",
         )
     return str(found.pop())
@@ -202,24 +202,26 @@ def _printed(block: Block) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def sanity(block: Block) -> list[cr.Finding]:
+def sanity(block: Block) -> list[cr.attacks.Finding]:
     """What must hold if the attacks work, as far as there are cells for it."""
     bits = {key: torch.tensor(cell["success"]).bool() for key, cell in block.cells.items()}
     clean = {("clean", 0.0): torch.tensor(block.clean["success"]).bool()}
     rows = [name for name in block.attacks if all((name, eps) in bits for eps in block.radii)]
-    table = cr.AttackTable(clean | {(n, eps): bits[n, eps] for n in rows for eps in block.radii})
+    table = cr.attacks.AttackTable(
+        clean | {(n, eps): bits[n, eps] for n in rows for eps in block.radii}
+    )
     black = [name for name in rows if BLACK_BOX in name]
     white = [name for name in rows if name not in black]
-    found = [cr.accuracy_falls_with_eps(table)] if rows else []
+    found = [cr.attacks.accuracy_falls_with_eps(table)] if rows else []
     if black and white:
-        found.append(cr.white_box_beats_black_box(table, white=white, black=black))
+        found.append(cr.attacks.white_box_beats_black_box(table, white=white, black=black))
     large = {key: value for key, value in bits.items() if key[1] == block.large}
     if large:
-        found.append(cr.large_eps_breaks_everything(cr.AttackTable(clean | large)))
+        found.append(cr.attacks.large_eps_breaks_everything(cr.attacks.AttackTable(clean | large)))
     for (name, eps), more in bits.items():
         fewer = bits.get((name.removesuffix(_SUFFIX), eps))
         if name.endswith(_SUFFIX) and fewer is not None:
-            found.append(cr.more_steps_do_not_help(fewer, more))
+            found.append(cr.attacks.more_steps_do_not_help(fewer, more))
     return found
 
 

@@ -30,7 +30,7 @@ from torch import Tensor
 
 import credibly as cr
 from credibly.errors import InvalidArgumentError
-from credibly.model.tensor_files import save_tensors
+from credibly.io.tensor_files import save_tensors
 from experiments.adaptive_attacks import Job, Subject
 from experiments.adaptive_inputs import Counted
 from experiments.made_with import stamp
@@ -148,7 +148,7 @@ def work(subject: Subject, todo: list[Job], folder: Folder) -> int:
 
 
 def successes(
-    systems: Mapping[str, cr.System], clf: cr.Classifier, x: Tensor, labels: Tensor
+    systems: Mapping[str, cr.attacks.System], clf: cr.Classifier, x: Tensor, labels: Tensor
 ) -> dict[str, Tensor]:
     """Answered and wrong (n,), by system. Profiles are solved once: gamma and solver are one."""
     found = {k: s.judge(clf, x, labels).success for k, s in systems.items() if not s.solves}
@@ -277,10 +277,10 @@ def _slug(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9.]+", "-", name).strip("-")
 
 
-def _mixed(path: Path, known: object, came: object) -> InvalidArgumentError:
+def _mixed(path: Path, known: object, got: object) -> InvalidArgumentError:
     return InvalidArgumentError(
         "out",
         expected=f"the settings that {path} was made with: {known}",
-        came=str(came),
+        got=str(got),
         remedy="Go on with the same settings, or choose another folder.",
     )

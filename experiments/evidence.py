@@ -22,7 +22,7 @@ from pathlib import Path
 
 import credibly as cr
 from credibly.errors import InvalidArgumentError
-from credibly.evaluate.study import InputSet, Study
+from credibly.study.study import InputSet, Study
 from experiments.evidence_chosen import chosen_in
 from experiments.evidence_sets import NEAR, PAPER, Sizes, held_out_sets, measured_sets
 from experiments.evidence_subject import Subject, load
@@ -80,7 +80,7 @@ def jobs(clf: cr.Classifier, subject: Subject, arguments: argparse.Namespace) ->
         raise InvalidArgumentError(
             "--near" if arguments.near else "--sets",
             expected=f"a network with classes left out; names or kinds of {list(ours)}",
-            came=f"{asked}",
+            got=f"{asked}",
             remedy="Near outliers need `left_out` in the metadata of the network's file.",
         )
     return found

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credibly.decide.bootstrap import paired_difference
 from credibly.decide.learned import FAILURE_PARTS
-from credibly.decide.metrics import aurc, auroc
-from credibly.evaluate.study import Rows
+from credibly.metrics.intervals import paired_difference
+from credibly.metrics.measures import aurc, auroc
+from credibly.study.study import Rows
 from experiments.evidence_columns import (
     RIVALS,
     SOFTMAX,
@@ -32,13 +32,13 @@ BASES = {
 SHARES = (0.25, 0.5, 1.0)
 PROFILE = ("predicted_ratio", "margin")
 SUMS = {
-    "shift + 2 energy": {"shift": 1.0, "energy (rival)": 2.0},
-    "shift + half energy": {"shift": 1.0, "energy (rival)": 0.5},
+    "shift + 2 energy": {"shift": 1.0, "energy (baseline)": 2.0},
+    "shift + half energy": {"shift": 1.0, "energy (baseline)": 0.5},
     "shift + half gain": {"shift": 1.0, "gain": 0.5},
     "shift + 2 gain": {"shift": 1.0, "gain": 2.0},
-    "shift + max logit": {"shift": 1.0, "max logit (rival)": 1.0},
-    "gain + energy": {"gain": 1.0, "energy (rival)": 1.0},
-    "shift + energy + gain": {"shift": 1.0, "energy (rival)": 1.0, "gain": 1.0},
+    "shift + max logit": {"shift": 1.0, "max logit (baseline)": 1.0},
+    "gain + energy": {"gain": 1.0, "energy (baseline)": 1.0},
+    "shift + energy + gain": {"shift": 1.0, "energy (baseline)": 1.0, "gain": 1.0},
 }
 """Sums for outliers; energy and max logit need logits, which a profile knows up to a constant."""
 TWO_SIDED_SUMS = (
@@ -49,7 +49,7 @@ TWO_SIDED_SUMS = (
     ("elasticity", "softmax_ratio"),
     ("shift", "gain", "softmax_ratio"),
     ("shift", RIVALS[SOFTMAX]),
-    (RIVALS[SOFTMAX], "energy (rival)"),
+    (RIVALS[SOFTMAX], "energy (baseline)"),
 )
 """Sums of distances for tampering; the last is of rivals alone."""
 

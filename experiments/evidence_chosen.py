@@ -11,9 +11,7 @@ import torch
 from torch import Tensor
 
 import credibly as cr
-from credibly.decide.metrics import aurc, auroc
-from credibly.errors import InvalidArgumentError
-from credibly.evaluate.baselines import (
+from credibly.baselines.catalogue import (
     ODIN,
     Baseline,
     Doctor,
@@ -23,8 +21,10 @@ from credibly.evaluate.baselines import (
     TemperatureScaled,
     all_baselines,
 )
-from credibly.evaluate.rows import write_once
-from credibly.model.fingerprint import digest_of_tensor, quick_digest
+from credibly.errors import InvalidArgumentError
+from credibly.io.fingerprints import digest_of_tensor, quick_digest
+from credibly.metrics.measures import aurc, auroc
+from credibly.study.rows import write_once
 from experiments.evidence_sets import noises, shuffled
 from experiments.evidence_subject import Labelled
 
@@ -72,7 +72,7 @@ class Chosen:
         found["max logit p-norm, p chosen"] = MaxLogitPNorm(p=self.power)
         if not self.votes:
             del found["noise vote"]
-        return {f"{name} (rival)": Chunked(value, chunk_size) for name, value in found.items()}
+        return {f"{name} (baseline)": Chunked(value, chunk_size) for name, value in found.items()}
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def chosen_in(
             raise InvalidArgumentError(
                 "--out",
                 expected=f"a folder whose {name} is {getattr(chosen, name)}",
-                came=f"{value}",
+                got=f"{value}",
                 remedy="Choose another folder, or remove this one.",
             )
     return chosen

@@ -11,26 +11,26 @@ from torch import Tensor
 
 from credibly.decide.learned import FAILURE_PARTS, TAMPER_PARTS, outlier_score, spread_of
 from credibly.errors import FileFormatError
-from credibly.evaluate.study import Rows, read_study
+from credibly.study.study import Rows, read_study
 
 DEFAULT = "softmax and profile (default)"
 PAIR = "p-norm and profile"
 TAMPER_DEFAULT = f"two-sided {' + '.join(TAMPER_PARTS)} (default)"
 SOFTMAX, MARGIN, P_NORM = "max softmax", "logit margin", "max logit, p-norm"
 RIVALS = {
-    SOFTMAX: "max softmax (rival)",
-    MARGIN: "logit margin (rival)",
-    P_NORM: "max logit p-norm (rival)",
-    "max logit, p-norm, p chosen": "max logit p-norm, p chosen (rival)",
-    "temperature scaling": "temperature scaling (rival)",
-    "DOCTOR": "DOCTOR (rival)",
-    "DOCTOR with step": "DOCTOR with step (rival)",
-    "negative entropy": "negative entropy (rival)",
-    "max logit": "max logit (rival)",
-    "energy": "energy (rival)",
-    "GEN": "GEN (rival)",
-    "ODIN": "ODIN (rival)",
-    "noise vote": "noise vote (rival)",
+    SOFTMAX: "max softmax (baseline)",
+    MARGIN: "logit margin (baseline)",
+    P_NORM: "max logit p-norm (baseline)",
+    "max logit, p-norm, p chosen": "max logit p-norm, p chosen (baseline)",
+    "temperature scaling": "temperature scaling (baseline)",
+    "DOCTOR": "DOCTOR (baseline)",
+    "DOCTOR with step": "DOCTOR with step (baseline)",
+    "negative entropy": "negative entropy (baseline)",
+    "max logit": "max logit (baseline)",
+    "energy": "energy (baseline)",
+    "GEN": "GEN (baseline)",
+    "ODIN": "ODIN (baseline)",
+    "noise vote": "noise vote (baseline)",
 }
 OWN = {
     "predicted ratio": "predicted_ratio",
@@ -39,9 +39,9 @@ OWN = {
     "shift": "shift",
     "gain": "gain",
     "risk": "risk",
-    "c0 under the same rule": "fit credibility (rival)",
-    "one gradient step": "one gradient step (rival)",
-    "one Gauss-Newton step": "one Gauss-Newton step (rival)",
+    "c0 under the same rule": "credence ratio (baseline)",
+    "one gradient step": "one gradient step (baseline)",
+    "one Gauss-Newton step": "one Gauss-Newton step (baseline)",
 }
 FOR_OUTLIERS = {
     "shift": "shift", "gain": "gain", "elasticity, reversed": "-elasticity",
@@ -112,7 +112,7 @@ def outlier_columns(part: Rows, scale: Scale) -> dict[str, Tensor]:
         own = name.removeprefix("-")
         if name != default and own in part.scores:
             found[title] = part.scores[own] if own == name else -part.scores[own]
-    for title, other in (("shift and energy", "energy (rival)"), ("shift and gain", "gain")):
+    for title, other in (("shift and energy", "energy (baseline)"), ("shift and gain", "gain")):
         found[title] = scale.balanced(part, {"shift": 1.0, other: 1.0})
     return found
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credibly.decide.metrics import aupr, auroc, fpr_at_tpr
-from credibly.evaluate.resampling import TwoGroups, draws
-from credibly.evaluate.study import Rows
+from credibly.metrics.measures import aupr, auroc, fpr_at_tpr
+from credibly.metrics.resampling import TwoGroups, draws
+from credibly.study.study import Rows
 from experiments.evidence_columns import Scale, ordinary
 from experiments.evidence_failures import Draws, interval, words
 

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credibly.decide.bootstrap import Interval
-from credibly.decide.metrics import aurc
 from credibly.errors import InvalidArgumentError
-from credibly.evaluate.resampling import Failures, draws
-from credibly.evaluate.study import Rows
-from credibly.evaluate.study_result import FailureResult
-from credibly.evaluate.summary import summarise
+from credibly.metrics.intervals import Interval
+from credibly.metrics.measures import aurc
+from credibly.metrics.resampling import Failures, draws
+from credibly.study.study import Rows
+from credibly.study.study_result import FailureResult
+from credibly.study.summary import summarise
 from experiments.evidence_columns import (
     DEFAULT,
     MARGIN,
@@ -96,7 +96,7 @@ def group(
     sizes = {len(rows[name].labels) for name in names}
     if len(sizes) > 1:
         raise InvalidArgumentError(
-            "sets", expected="damaged sets of the same images", came=f"sizes {sorted(sizes)}",
+            "sets", expected="damaged sets of the same images", got=f"sizes {sorted(sizes)}",
             remedy="Compute them with the same --sizes.",
         )  # fmt: skip
     every = [values for found in columns.values() for values in found.values()]

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 import credibly as cr
-from credibly.evaluate.attacks.pgd import PGD
-from credibly.evaluate.corruptions import KINDS, Corruption
-from credibly.evaluate.study import InputSet
-from credibly.model.fingerprint import digest_of_tensor
+from credibly.attacks.pgd import PGD
+from credibly.io.fingerprints import digest_of_tensor
+from credibly.study.corruptions import KINDS, Corruption
+from credibly.study.study import InputSet
 from experiments.evidence_subject import Labelled, Subject
 
 PAPER = {"cifar10": (0.01, 0.02, 0.03), "fashion-mnist": (0.02, 0.04, 0.06)}
@@ -123,7 +123,7 @@ def minimum_norm(
 
 def nearest(clf: cr.Classifier, data: Labelled, name: str, steps: dict[str, float]) -> Tensor:
     """The nearest inputs of another class than the true one that an attack finds."""
-    found = cr.minimum_norm_attacks(
+    found = cr.attacks.minimum_norm_attacks(
         clf, data.images, bounds=(0.0, 1.0), attacks=[name], labels=data.labels,
         settings={MINIMUM_NORM["Carlini-Wagner"]: steps}, chunk_size=500,
     )  # fmt: skip

@@ -104,7 +104,7 @@ def held_out_slice(arguments: argparse.Namespace, facts: Mapping[str, str]) -> L
         raise InvalidArgumentError(
             "--held-out",
             expected="images that the network was not trained on",
-            came="none, and the network's file names no held-out slice of its training set",
+            got="none, and the network's file names no held-out slice of its training set",
             remedy="Pass an .npz with images and labels.",
         )
     train = split_of(arguments.dataset, arguments.data, "train")
@@ -143,7 +143,7 @@ def pixels(raw: np.ndarray) -> Tensor:
         raise InvalidArgumentError(
             "images",
             expected="uint8 of shape (n, height, width) or (n, height, width, channels)",
-            came=f"{raw.dtype} of shape {raw.shape}",
+            got=f"{raw.dtype} of shape {raw.shape}",
             remedy="Store the images as they were published.",
         )
     found = torch.from_numpy(np.array(raw)).float() / 255

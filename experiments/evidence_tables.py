@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from credibly.evaluate.study import Rows
+from credibly.study.study import Rows
 from experiments.evidence_choose import choose
 from experiments.evidence_columns import Scale, outlier_columns, read_parts, tamper_columns
 from experiments.evidence_detection import detection

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from credibly.data.idx import idx_bytes, parse_idx
 from credibly.errors import FileFormatError
+from experiments.idx import idx_bytes, parse_idx
 
 SHA256 = {
     "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",

@@ -18,7 +18,7 @@ def stamp(device: str) -> dict[str, str]:
         raise InvalidArgumentError(
             "--device",
             expected="a device that torch finds here, such as 'cpu' or 'cuda'",
-            came=repr(device),
+            got=repr(device),
             remedy=f"torch says: {str(error).splitlines()[0]}",
         ) from error
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "CPU"

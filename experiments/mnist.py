@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from credibly.data.idx import read_idx
 from credibly.errors import FileFormatError
 from experiments.fashion_mnist import Split
+from experiments.idx import read_idx
 
 SHA256 = {
     "images": "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",

@@ -13,9 +13,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from credibly.attacks.box import Box
 from credibly.errors import FileFormatError
-from credibly.evaluate.attacks.box import Box
-from credibly.model.tensor_files import save_tensors
+from credibly.io.tensor_files import save_tensors
 from experiments import densenet169, resnet18
 from experiments.densenet169 import DenseNet169
 from experiments.resnet18 import ResNet18

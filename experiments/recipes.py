@@ -117,7 +117,7 @@ def load_data(recipe: Recipe, folder: Path, *, held_out: int = HELD_OUT) -> Data
         raise InvalidArgumentError(
             "--held-out",
             expected=f"a number of images, such that a batch of {recipe.batch} is left to train on",
-            came=f"{held_out} of {len(everything)}",
+            got=f"{held_out} of {len(everything)}",
             remedy=f"Leave it out for {HELD_OUT}; 0 trains on all.",
         )
     parts = (everything.select(slice(cut)), everything.select(slice(cut, None)), test)

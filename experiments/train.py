@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 import credibly
-from credibly.model.tensor_files import save_tensors
+from credibly.io.tensor_files import save_tensors
 from experiments import networks
 from experiments.made_with import stamp
 from experiments.recipes import HELD_OUT, MOMENTS, RECIPES, Data, Images, Recipe, load_data

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from credibly.data.small_resnet import Block, SmallResNet
-from credibly.model.tensor_files import save_tensors
+from credibly.io.tensor_files import save_tensors
 from experiments import fashion_mnist
 
 OUT = Path(__file__).parents[1] / "src" / "credibly" / "data" / "embedded"

@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from credibly.errors import FileFormatError
-from credibly.model.tensor_files import save_tensors
+from credibly.io.tensor_files import save_tensors
 
 
 @dataclass(frozen=True)

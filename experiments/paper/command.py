@@ -75,7 +75,7 @@ def refuse_full(out: Path) -> None:
         raise InvalidArgumentError(
             "--out",
             expected="with --small, a folder without figures of the full scale",
-            came=f"{out}, with {', '.join(full)}",
+            got=f"{out}, with {', '.join(full)}",
             remedy=f"Leave --out away (then it is {SMALL}), or choose another folder.",
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credibly.decide.bootstrap import bootstrap
+from credibly.metrics.intervals import bootstrap
 from experiments.paper import measures
 from experiments.paper.cache import Cache, Content, Stage
 from experiments.paper.measures import FEW, RESAMPLES, Numbers

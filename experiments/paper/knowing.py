@@ -93,7 +93,7 @@ def found_files(given: Sequence[Path] | None, default: Path = Path("results")) -
     for path in [default] if given is None else given:
         if not path.exists() and given is not None:
             raise InvalidArgumentError(
-                "adaptive", expected="files or folders", came=str(path), remedy="Check the name."
+                "adaptive", expected="files or folders", got=str(path), remedy="Check the name."
             )
         found += sorted(path.glob(PATTERN)) if path.is_dir() else [path] * path.exists()
     return found

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credibly.decide.bootstrap import Interval, bootstrap, paired_difference
-from credibly.decide.metrics import (
+from credibly.metrics.intervals import Interval, bootstrap, paired_difference
+from credibly.metrics.measures import (
     accuracy_at_coverage,
     aurc,
     coverage_at_accuracy,

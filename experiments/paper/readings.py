@@ -69,7 +69,7 @@ def algorithm_1(line: Line, start: str, step: float) -> Stage:
     images, restarts = figure.sets()[0]
     chosen = line.choose(images)
     attacks = [line.attack(images, restarts, *pair) for pair in figure.attacks()]
-    solver = cr.ArrowHurwicz(primal_step=step, initial=start)  # type: ignore[arg-type]
+    solver = cr.solvers.ArrowHurwicz(primal_step=step, initial=start)  # type: ignore[arg-type]
     settings: dict[str, Any] = {
         "network": line.world.network_sha256(line.network),
         "space": line.space,
@@ -102,7 +102,7 @@ def run_algorithm_1(
     clf: cr.Classifier,
     x: Tensor,
     gamma: float,
-    solver: cr.ArrowHurwicz,
+    solver: cr.solvers.ArrowHurwicz,
     lengths: tuple[int, ...],
 ) -> dict[str, Tensor]:
     """-l and F after each length (n, ...), of the last iterate and of the best so far."""

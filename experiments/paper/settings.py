@@ -18,9 +18,9 @@ SPACES = ("pixel", "normalised")
 PRECISIONS = ("float32", "bfloat16")
 KINDS = ("compromise", "profiles", "filtering", "accuracy", "readings", "seeds")
 SOLVERS: dict[str, Callable[..., Solver]] = {
-    "hybrid": cr.Hybrid,
-    "lbfgs": cr.LBFGS,
-    "arrow-hurwicz": cr.ArrowHurwicz,
+    "hybrid": cr.solvers.Hybrid,
+    "lbfgs": cr.solvers.LBFGS,
+    "arrow-hurwicz": cr.solvers.ArrowHurwicz,
 }
 
 
@@ -126,7 +126,7 @@ def load(name: str, *, small: bool = False, change: Mapping[str, Any] | None = N
     path = (BESIDE if name in names_beside() else FOLDER) / f"{name}.toml"
     if not path.exists():
         raise InvalidArgumentError(
-            "figure", expected=" or ".join(all_names()), came=repr(name), remedy="Check the name."
+            "figure", expected=" or ".join(all_names()), got=repr(name), remedy="Check the name."
         )
     values = tomllib.loads(path.read_text("utf-8"))
     less = values.pop("small", {})
@@ -144,7 +144,7 @@ def load(name: str, *, small: bool = False, change: Mapping[str, Any] | None = N
 def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         raise InvalidArgumentError(
-            name, expected=" or ".join(known), came=repr(value), remedy="Correct the TOML file."
+            name, expected=" or ".join(known), got=repr(value), remedy="Correct the TOML file."
         )
 
 
@@ -153,6 +153,6 @@ def _as_many(name: str, values: tuple[Any, ...], of: str, others: tuple[Any, ...
         raise InvalidArgumentError(
             name,
             expected=f"as many numbers as `{of}`, {len(others)}",
-            came=f"{len(values)}",
+            got=f"{len(values)}",
             remedy="Correct the TOML file.",
         )

@@ -58,7 +58,7 @@ class Line:
 
         def compute() -> Content:
             x, labels = self._inputs(chosen)
-            attack = cr.PGD(
+            attack = cr.attacks.PGD(
                 eps=eps,
                 step_size=step_size,
                 steps=figure.steps,
@@ -163,9 +163,9 @@ def solved(profile: cr.Profile, labels: Tensor) -> Content:
     """The parts of profiles that figures read, small enough to keep."""
     restarts = len(profile) // len(labels)
     # log(p1 / p2), which orders images as 1 - p2 / p1 does and does not saturate
-    first, second = profile.fit.double().topk(2, dim=1).values.unbind(1)
+    first, second = profile.credence.double().topk(2, dim=1).values.unbind(1)
     tensors = {
-        "c0": profile.fit,
+        "c0": profile.credence,
         "c": profile.credibility,
         "risk": profile.risk,
         "objective": profile.certificate.objective,

@@ -10,12 +10,12 @@ class CrediblyError(Exception):
 class InvalidArgumentError(CrediblyError, ValueError):
     """An argument has the wrong value, shape, type, device or precision."""
 
-    def __init__(self, argument: str, *, expected: str, came: str, remedy: str) -> None:
+    def __init__(self, argument: str, *, expected: str, got: str, remedy: str) -> None:
         self.argument = argument
         self.expected = expected
-        self.came = came
+        self.got = got
         self.remedy = remedy
-        super().__init__(f"`{argument}`: expected {expected}, got {came}. {remedy}")
+        super().__init__(f"`{argument}`: expected {expected}, got {got}. {remedy}")
 
 
 class ModelError(CrediblyError, RuntimeError):

@@ -78,7 +78,7 @@ def whole_number(value: object) -> int | None:
     return int(value)
 
 
-def to_type_again(number: float) -> str:
+def shortest_repr(number: float) -> str:
     """The fewest digits that give the number when typed again, in the precision that holds it."""
     with np.errstate(over="ignore"):
         single = np.float32(number)

@@ -15,6 +15,7 @@ from torch import nn
 import credibly as cr
 from credibly.batch import score as module
 from credibly.batch.shards import Shards
+from credibly.io.models import LoadedClassifier
 from tests.batch.settings import CLASSES, ROWS, SMALL
 
 
@@ -117,7 +118,7 @@ def test_bounds_that_no_row_keeps_are_the_reason_named(clf, tmp_path, out, broke
     x[0] = 200.0
     x[6 - broken :] = np.nan
     np.save(tmp_path / "x.npy", x)
-    with pytest.raises(cr.InvalidArgumentError, match=r"gamma as a number") as caught:
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"gamma as a number") as caught:
         cr.score(clf, tmp_path / "x.npy", out, bounds=(0.0, 1.0))
     assert caught.value.argument == "bounds"
     assert f"{6 - broken} of the first 6 rows lie outside" in str(caught.value)
@@ -135,7 +136,7 @@ def test_files_of_which_none_can_be_read_are_the_reason_named(tmp_path, out):
         (tmp_path / "images" / f"{k}.png").write_bytes(b"broken")
     source = cr.open_source(tmp_path / "images", size=2, mode="grey")
     flat = cr.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).eval())
-    with pytest.raises(cr.FileFormatError, match="none of the first 3 files can be read"):
+    with pytest.raises(cr.errors.FileFormatError, match="none of the first 3 files can be read"):
         cr.score(flat, source, out)
     assert cr.score(flat, source, out, gamma=1.0).statuses == {"unreadable file": 3}
 
@@ -160,7 +161,7 @@ def test_single_precision_models_take_double_precision_tables(tmp_path, out):
 
 def test_a_file_of_bad_rows_alone_is_scored_where_gamma_is_a_number(clf, tmp_path, out):
     np.save(tmp_path / "x.npy", np.full((5, 4), np.nan))
-    with pytest.raises(cr.InvalidArgumentError, match="none of them finite"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="none of them finite"):
         cr.score(clf, tmp_path / "x.npy", out)
     assert not Shards(out).folder.exists()
     assert cr.score(clf, tmp_path / "x.npy", out, gamma=1.0).statuses == {"non finite input": 5}
@@ -181,7 +182,7 @@ def test_progress_is_told_as_a_share(clf, data, out):
 
 
 def test_a_loaded_classifier_brings_its_fingerprint(data, out, clf):
-    loaded = cr.LoadedClassifier(clf, "python", "ab" * 32, "a test")
+    loaded = LoadedClassifier(clf, "python", "ab" * 32, "a test")
     cr.score(loaded, data, out, **SMALL)
     stored = json.loads(pq.read_schema(out).metadata[b"settings"])
     assert stored["settings"]["model"] == "ab" * 32
@@ -189,7 +190,7 @@ def test_a_loaded_classifier_brings_its_fingerprint(data, out, clf):
 
 def test_memory_does_not_grow_with_the_number_of_rows(tmp_path):
     clf = cr.Classifier(lambda x: x[:, :2], dtype=torch.float64)
-    solver = dataclasses.replace(cr.GradientDescent(), steps=1)
+    solver = dataclasses.replace(cr.solvers.GradientDescent(), steps=1)
     peaks = []
     for rows in (512, 4096):
         np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(rows, 200)))
@@ -242,7 +243,7 @@ def test_numbers_of_words_in_a_file_give_the_profiles_of_the_same_numbers_in_mem
     words = torch.randint(0, 30, (ROWS, 5))
     np.save(tmp_path / "words.npy", words.numpy())
     source = cr.open_source(tmp_path / "words.npy", scale=1)
-    with pytest.raises(cr.ModelError, match=r"preprocess=torch\.Tensor\.long"):
+    with pytest.raises(cr.errors.ModelError, match=r"preprocess=torch\.Tensor\.long"):
         cr.score(cr.Classifier(net.eval(), module="0"), source, out, gamma=2.0)
     clf = cr.Classifier(net, module="0", preprocess=torch.Tensor.long)
     cr.score(clf, source, out, gamma=2.0)

@@ -44,7 +44,7 @@ def test_gamma_is_set_by_the_rows_on_which_the_model_does_not_raise(tmp_path, ou
     x[2:] = 11.0  # no row is left
     x[:2] = np.nan
     np.save(tmp_path / "x.npy", x)
-    with pytest.raises(cr.ModelError):
+    with pytest.raises(cr.errors.ModelError):
         cr.score(clf, tmp_path / "x.npy", out, overwrite=True)
     assert not Shards(out).folder.exists()
 
@@ -138,7 +138,9 @@ def test_a_model_that_stops_working_is_named_and_finished_rows_are_kept(tmp_path
         net.left = 0 if share > 0.6 else net.left
 
     settings = {"gamma": 1.0, "chunk_size": 3, "shard_size": 3}
-    with pytest.raises(cr.ModelError, match="rows 6 to 8 with RuntimeError: the device is gone"):
+    with pytest.raises(
+        cr.errors.ModelError, match="rows 6 to 8 with RuntimeError: the device is gone"
+    ):
         cr.score(clf, tmp_path / "x.npy", out, **settings, progress=dies)
     net.left = 10**9
     assert cr.score(clf, tmp_path / "x.npy", out, **settings).resumed == 6

@@ -21,7 +21,9 @@ def test_a_link_is_not_replaced_by_a_file(clf, data, tmp_path, there, overwrite)
     if there:
         target.write_bytes(b"somebody's")
     link.symlink_to(target)
-    with pytest.raises(cr.OutputError, match=r"is a link to .*target\.parquet.*Name the file"):
+    with pytest.raises(
+        cr.errors.OutputError, match=r"is a link to .*target\.parquet.*Name the file"
+    ):
         cr.score(clf, data, link, overwrite=overwrite, **SMALL)
     assert link.is_symlink()
     assert target.exists() is there
@@ -31,7 +33,7 @@ def test_a_link_is_not_replaced_by_a_file(clf, data, tmp_path, there, overwrite)
 
 def test_a_model_that_does_not_fit_the_data_leaves_nothing_behind(clf, tmp_path, out):
     np.save(tmp_path / "x.npy", np.zeros((5, 3)))
-    with pytest.raises(cr.ModelError, match=r"batch of shape \(2, 3\)"):
+    with pytest.raises(cr.errors.ModelError, match=r"batch of shape \(2, 3\)"):
         cr.score(clf, tmp_path / "x.npy", out, gamma=1.0)
     assert list(tmp_path.glob("profiles*")) == []
 
@@ -51,13 +53,13 @@ def test_a_model_that_does_not_fit_the_data_leaves_nothing_behind(clf, tmp_path,
     ],
 )
 def test_bad_settings_are_refused_and_leave_nothing_behind(clf, data, out, settings, words):
-    with pytest.raises(cr.InvalidArgumentError, match=words):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=words):
         cr.score(clf, data, out, **settings)
     assert not out.exists()
 
 
 def test_a_model_that_is_not_wrapped_is_refused(data, out):
-    with pytest.raises(cr.InvalidArgumentError, match=r"credibly.Classifier\(net\)"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"credibly.Classifier\(net\)"):
         cr.score(nn.Linear(4, 3), data, out)
 
 
@@ -67,29 +69,31 @@ def test_the_inputs_are_not_overwritten(clf, tmp_path):
     before = table.read_bytes()
     (tmp_path / "other.parquet").symlink_to(table)
     for out in (table, tmp_path / "other.parquet"):
-        with pytest.raises(cr.OutputError, match=r"is the file that is to be read.*another name"):
+        with pytest.raises(
+            cr.errors.OutputError, match=r"is the file that is to be read.*another name"
+        ):
             cr.score(clf, table, out, gamma=1.0, overwrite=True)
     assert table.read_bytes() == before
 
 
 def test_a_missing_folder_and_a_folder_as_output_are_refused(clf, data, tmp_path):
-    with pytest.raises(cr.OutputError, match="does not exist"):
+    with pytest.raises(cr.errors.OutputError, match="does not exist"):
         cr.score(clf, data, tmp_path / "no" / "out.parquet", **SMALL)
-    with pytest.raises(cr.OutputError, match="is a folder"):
+    with pytest.raises(cr.errors.OutputError, match="is a folder"):
         cr.score(clf, data, tmp_path, **SMALL)
 
 
 @pytest.mark.parametrize("name", [".", "/", ""])
 def test_a_name_without_a_last_part_is_refused_as_a_folder(clf, data, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(cr.OutputError, match="is a folder"):
+    with pytest.raises(cr.errors.OutputError, match="is a folder"):
         cr.score(clf, data, name, **SMALL)
 
 
 def test_what_is_no_plain_file_is_never_replaced_by_one(clf, data, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(cr.OutputError, match="no plain file"):
+    with pytest.raises(cr.errors.OutputError, match="no plain file"):
         cr.score(clf, data, pipe, overwrite=True, **SMALL)
     assert pipe.is_fifo()
 
@@ -106,13 +110,13 @@ def test_a_full_disk_is_said_and_finished_rows_are_kept(clf, data, out, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr(shards_module.Shards, "write", full)
-        with pytest.raises(cr.OutputError, match=r"the disk is full.*finished are kept"):
+        with pytest.raises(cr.errors.OutputError, match=r"the disk is full.*finished are kept"):
             cr.score(clf, data, out, **SMALL)
     assert cr.score(clf, data, out, **SMALL).resumed == 8
 
 
 @pytest.mark.parametrize("name", ["profiles.csv", "PROFILES.CSV", "profiles.json"])
 def test_a_name_of_another_format_is_refused_before_any_work(clf, data, tmp_path, name):
-    with pytest.raises(cr.OutputError, match=r"Parquet file.*read_parquet"):
+    with pytest.raises(cr.errors.OutputError, match=r"Parquet file.*read_parquet"):
         cr.score(clf, data, tmp_path / name, **SMALL)
     assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]

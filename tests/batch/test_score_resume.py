@@ -9,9 +9,9 @@ import torch
 
 import credibly as cr
 from credibly.batch import score as module
-from credibly.batch.lock import locked
 from credibly.batch.shards import Shards
-from credibly.model.fingerprint import digest_of_space
+from credibly.io.fingerprints import digest_of_space
+from credibly.io.lock import locked
 from tests.batch.settings import CLASSES, ROWS, SMALL
 
 
@@ -67,14 +67,14 @@ def interrupted(clf, data, out, monkeypatch, **settings):
         ({"gamma": 3.0}, "gamma was 2.0 and is now 3.0"),
         ({"gamma": "auto"}, "gamma was 2.0 and is now auto"),
         ({"chunk_size": 8}, "chunk_size was 4 and is now 8"),
-        ({"solver": cr.LBFGS()}, r"solver was Hybrid\(.*is now LBFGS"),
+        ({"solver": cr.solvers.LBFGS()}, r"solver was Hybrid\(.*is now LBFGS"),
         ({"bounds": (-9.0, 9.0)}, r"bounds was not set and is now \[-9.0, 9.0\]"),
         ({"fingerprint": "other"}, "model was .* and is now other"),
     ],
 )
 def test_other_settings_do_not_go_on(clf, data, out, monkeypatch, *, change, words):
     interrupted(clf, data, out, monkeypatch)
-    with pytest.raises(cr.OutputError, match=words) as caught:
+    with pytest.raises(cr.errors.OutputError, match=words) as caught:
         cr.score(clf, data, out, **{**SMALL, **change})
     assert "--restart" in str(caught.value)
     assert cr.score(clf, data, out, **{**SMALL, **change}, resume=False).resumed == 0
@@ -84,14 +84,14 @@ def test_other_weights_and_other_data_do_not_go_on(clf, data, out, monkeypatch):
     interrupted(clf, data, out, monkeypatch)
     with torch.no_grad():
         next(clf.net.parameters())[0, 0] += 1e-6
-    with pytest.raises(cr.OutputError, match="model was"):
+    with pytest.raises(cr.errors.OutputError, match="model was"):
         cr.score(clf, data, out, **SMALL)
     with torch.no_grad():
         next(clf.net.parameters())[0, 0] -= 1e-6
     x = np.load(data)
     x[0, 0] += 1
     np.save(data, x)
-    with pytest.raises(cr.OutputError, match="data was"):
+    with pytest.raises(cr.errors.OutputError, match="data was"):
         cr.score(clf, data, out, **SMALL)
 
 
@@ -101,7 +101,9 @@ def test_another_preprocess_does_not_go_on(clf, data, out, monkeypatch):
 
     interrupted(scaled(torch.tensor(2.0)), data, out, monkeypatch)
     for other in (scaled(torch.tensor(3.0)), clf):
-        with pytest.raises(cr.OutputError, match=r"preprocess was .*lambda.* and is now") as caught:
+        with pytest.raises(
+            cr.errors.OutputError, match=r"preprocess was .*lambda.* and is now"
+        ) as caught:
             cr.score(other, data, out, **SMALL)
         assert "--restart" in str(caught.value)
     assert cr.score(scaled(torch.tensor(2.0)), data, out, **SMALL).resumed == 8
@@ -110,7 +112,7 @@ def test_another_preprocess_does_not_go_on(clf, data, out, monkeypatch):
 def test_a_finished_file_is_kept_unless_said_otherwise(clf, data, out):
     cr.score(clf, data, out, **SMALL)
     before = out.read_bytes()
-    with pytest.raises(cr.OutputError, match=r"exists already.*--overwrite"):
+    with pytest.raises(cr.errors.OutputError, match=r"exists already.*--overwrite"):
         cr.score(clf, data, out, **SMALL)
     assert out.read_bytes() == before
     cr.score(clf, data, out, **{**SMALL, "gamma": 9.0}, overwrite=True)
@@ -158,7 +160,7 @@ def test_two_runs_on_one_output_are_refused(clf, data, out):
     shards.create()
     with (
         locked(shards.lock, out),
-        pytest.raises(cr.OutputError, match="another run is working on"),
+        pytest.raises(cr.errors.OutputError, match="another run is working on"),
     ):
         cr.score(clf, data, out, **SMALL)
     cr.score(clf, data, out, **SMALL)
@@ -179,7 +181,7 @@ def finished_meanwhile(monkeypatch, other):
 def test_a_file_that_was_finished_meanwhile_is_not_replaced(clf, data, out, monkeypatch):
     finished_meanwhile(monkeypatch, lambda: cr.score(clf, data, out, **SMALL))
     seen = killed_after(monkeypatch, 6)
-    with pytest.raises(cr.OutputError, match="exists already"):
+    with pytest.raises(cr.errors.OutputError, match="exists already"):
         cr.score(clf, data, out, **{**SMALL, "gamma": 3.0})
     assert len(seen) == 6  # those of the first run; the second solved nothing
     assert json.loads(pq.read_schema(out).metadata[b"settings"])["gamma"] == 2.0
@@ -195,7 +197,7 @@ def test_a_lock_is_gone_with_the_run_and_a_stale_one_is_in_nobodys_way(out):
     path.touch()  # of a run that was killed
     with locked(path, out):
         assert path.exists()
-        with pytest.raises(cr.OutputError, match="another run"), locked(path, out):
+        with pytest.raises(cr.errors.OutputError, match="another run"), locked(path, out):
             pass
         assert path.exists()  # who is refused takes nothing away
     assert not path.exists()
@@ -218,7 +220,7 @@ def test_another_space_or_module_does_not_go_on(clf, data, out, monkeypatch, set
         killed_after(patch, 3)
         with pytest.raises(Killed):
             cr.score(first, data, out, **SMALL)
-    with pytest.raises(cr.OutputError, match="space fingerprint was"):
+    with pytest.raises(cr.errors.OutputError, match="space fingerprint was"):
         cr.score(cr.Classifier(clf.net, **settings), data, out, **SMALL)
     assert cr.score(first, data, out, **SMALL).resumed > 0
 

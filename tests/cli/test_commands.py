@@ -34,7 +34,7 @@ def test_flags_look_like_flags(command, flags):
 
 @pytest.mark.parametrize("command", ["score", "evaluate", "inspect"])
 @pytest.mark.parametrize(
-    ("given", "came"),
+    ("given", "got"),
     [
         (["--bounds", "0,1"], "got '0,1'"),
         (["--bounds", "0,1", "--limit", "3"], "got '0,1'"),
@@ -44,10 +44,10 @@ def test_flags_look_like_flags(command, flags):
         (["--bounds", "-1", "high"], "got 'high'"),
     ],
 )
-def test_a_pair_that_is_none_is_shown_how_to_write_it(command, given, came):
+def test_a_pair_that_is_none_is_shown_how_to_write_it(command, given, got):
     with pytest.raises(InvalidArgumentError, match="two numbers: --bounds 0 1") as caught:
         CliRunner().invoke(app, [command, "m:f", "x.npy", *given], catch_exceptions=False)
-    assert came in str(caught.value)
+    assert got in str(caught.value)
 
 
 @pytest.mark.parametrize("given", [["--bounds", "-1", "1"], ["--bounds=-1", "1"]])

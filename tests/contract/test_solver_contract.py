@@ -11,20 +11,20 @@ from tests.reference import models, oracles
 from tests.reference.counting import counting
 
 SOLVERS = {
-    "hybrid": cr.Hybrid(),
-    "lbfgs": cr.LBFGS(),
-    "lbfgs, one pair": cr.LBFGS(memory=1, steps=2000, patience=200),
-    "gauss-newton, dense": cr.GaussNewton(jacobian="dense"),
-    "gauss-newton, free": cr.GaussNewton(jacobian="free", steps=200),
-    "descent": cr.GradientDescent(step=0.05, steps=8000, patience=None),
-    "descent with momentum": cr.GradientDescent(
+    "hybrid": cr.solvers.Hybrid(),
+    "lbfgs": cr.solvers.LBFGS(),
+    "lbfgs, one pair": cr.solvers.LBFGS(memory=1, steps=2000, patience=200),
+    "gauss-newton, dense": cr.solvers.GaussNewton(jacobian="dense"),
+    "gauss-newton, free": cr.solvers.GaussNewton(jacobian="free", steps=200),
+    "descent": cr.solvers.GradientDescent(step=0.05, steps=8000, patience=None),
+    "descent with momentum": cr.solvers.GradientDescent(
         step=0.02, momentum=0.8, steps=8000, patience=None
     ),
-    "descent, adam": cr.GradientDescent(
+    "descent, adam": cr.solvers.GradientDescent(
         scaling="adam", schedule="cosine", step=0.5, momentum=0.9, forgetting=0.999,
         steps=3000, patience=None,
     ),
-    "arrow-hurwicz": cr.ArrowHurwicz(primal_step=0.05, steps=8000, patience=None),
+    "arrow-hurwicz": cr.solvers.ArrowHurwicz(primal_step=0.05, steps=8000, patience=None),
 }  # fmt: skip
 EXACT = [name for name in SOLVERS if name != "descent, adam"]
 GAMMA = 30.0
@@ -63,7 +63,7 @@ def test_affine_losses_give_the_ridge_closed_form(solver):
     offsets = torch.full((3,), 9.0, dtype=torch.float64)  # far from zero: losses stay positive
     weights = torch.tensor([4.0, 6.0, 9.0], dtype=torch.float64)
     x0 = torch.randn(4, 5, generator=g, dtype=torch.float64)
-    clf = cr.Classifier(lambda x: x @ slopes.T + offsets, loss=cr.CustomLoss(lambda z: z))
+    clf = cr.Classifier(lambda x: x @ slopes.T + offsets, loss=cr.losses.CustomLoss(lambda z: z))
     profile = cr.credibility(clf, x0, weights=weights, solver=solver)
     accuracy = 1e-6 if solver in [SOLVERS[name] for name in EXACT] else 1e-4
     for n in range(4):
@@ -87,7 +87,7 @@ def test_solvers_agree_with_one_another_on_smooth_networks(name):
     clf = cr.Classifier(models.smooth_network(seed=4))
     x0 = models.inputs(6, seed=5)
     one = cr.credibility(clf, x0, gamma=200.0, solver=SOLVERS[name])
-    other = cr.credibility(clf, x0, gamma=200.0, solver=cr.LBFGS(tolerance=1e-10))
+    other = cr.credibility(clf, x0, gamma=200.0, solver=cr.solvers.LBFGS(tolerance=1e-10))
     assert torch.allclose(one.perturbed, other.perturbed, atol=1e-5)
     assert torch.allclose(one.credibility, other.credibility, atol=1e-5)
 
@@ -97,7 +97,7 @@ def test_the_decrease_holds_strictly_for_the_returned_numbers(short_solver):
     x0 = models.inputs(12, seed=2).float()
     for gamma in (1.0, 50.0, 1e4, 1e9):
         p = cr.credibility(clf, x0, gamma=gamma, solver=short_solver)
-        before = (p.fit.double() ** 2 / gamma).sum(1)
+        before = (p.credence.double() ** 2 / gamma).sum(1)
         after = (p.credibility.double() ** 2 / gamma).sum(1)
         assert bool((p.risk.double() <= before - after).all())
 
@@ -167,7 +167,7 @@ def test_a_flat_model_has_no_gradient_and_says_so(solver):
     profile = cr.credibility(clf, models.inputs(2, 6), gamma=GAMMA, solver=solver)
     assert set(profile.status) == {cr.Status.NO_GRADIENT}
     assert torch.equal(profile.perturbed, profile.x0)
-    assert torch.equal(profile.credibility, profile.fit)
+    assert torch.equal(profile.credibility, profile.credence)
 
 
 def test_a_model_that_breaks_away_from_x0_never_spoils_the_answer(solver):

@@ -14,7 +14,7 @@ import credibly as cr
 from credibly.decide.arguments import checked_labels
 from tests.reference import models
 
-SOLVER = cr.LBFGS(steps=10)
+SOLVER = cr.solvers.LBFGS(steps=10)
 
 
 @pytest.fixture(scope="module")
@@ -28,21 +28,21 @@ def profile(clf):
 
 
 def calls(clf, profile):
-    labels = profile.fit.argmax(1)
+    labels = profile.credence.argmax(1)
     rule = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5)
     sets = cr.ConformalSets.fit(clf, profile, labels)
-    flag = cr.OutlierFlag.learn(clf, profile)
+    flag = cr.OutlierFlag.fit(clf, profile)
     return {
         "for_coverage": lambda p: cr.SelectiveClassifier.for_coverage(clf, p, 0.5),
-        "for_risk": lambda p: cr.SelectiveClassifier.for_risk(clf, p, labels, 0.2),
+        "for_error_rate": lambda p: cr.SelectiveClassifier.for_error_rate(clf, p, labels, 0.2),
         "for_alpha": lambda p: cr.SelectiveClassifier.for_alpha(clf, p, 0.5),
         "decide": rule.decide,
         "fit": lambda p: cr.ConformalSets.fit(clf, p, labels),
         "sets": sets.sets,
         "named": sets.named,
-        "learn a judge": lambda p: cr.Judge.learn(clf, p),
-        "judge": cr.Judge.learn(clf, profile).judge,
-        "learn a flag": lambda p: cr.OutlierFlag.learn(clf, p),
+        "learn a judge": lambda p: cr.Judge.fit(clf, p),
+        "judge": cr.Judge.fit(clf, profile).judge,
+        "learn a flag": lambda p: cr.OutlierFlag.fit(clf, p),
         "flag": flag.flag,
     }
 
@@ -51,7 +51,7 @@ def calls(clf, profile):
 def test_inputs_in_place_of_a_profile_are_refused_with_the_remedy(clf, profile, bad):
     words = re.escape("Make one with credibility(clf, x, gamma=...)")
     for call in calls(clf, profile).values():
-        with pytest.raises(cr.InvalidArgumentError, match=rf"`profile`: .*{words}"):
+        with pytest.raises(cr.errors.InvalidArgumentError, match=rf"`profile`: .*{words}"):
             call(bad)
 
 
@@ -71,17 +71,17 @@ def test_inputs_in_place_of_a_profile_are_refused_with_the_remedy(clf, profile, 
 def test_labels_are_checked_where_they_are_used(clf, profile, labels, words):
     decision = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5).decide(profile)
     for call in (
-        lambda: cr.SelectiveClassifier.for_risk(clf, profile, labels, 0.2),
+        lambda: cr.SelectiveClassifier.for_error_rate(clf, profile, labels, 0.2),
         lambda: decision.accuracy(labels),
         lambda: decision.summary(labels),
     ):
-        with pytest.raises(cr.InvalidArgumentError, match=rf"`labels`.*{words}"):
+        with pytest.raises(cr.errors.InvalidArgumentError, match=rf"`labels`.*{words}"):
             call()
 
 
 def test_labels_may_be_lists_and_small_integers(clf, profile):
     decision = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5).decide(profile)
-    truth = profile.fit.argmax(1)
+    truth = profile.credence.argmax(1)
     for labels in (truth.tolist(), truth.byte(), truth.numpy().astype(np.uint16)):
         assert decision.accuracy(labels) == 1.0
     assert replace(decision, class_count=None).accuracy(truth) == 1.0
@@ -109,11 +109,11 @@ FORMS = tuple(other_forms(torch.arange(3)))
 
 @pytest.mark.parametrize("form", FORMS)
 def test_labels_are_taken_as_users_have_them(clf, profile, form):
-    truth = profile.fit.argmax(1)
+    truth = profile.credence.argmax(1)
     truth[::7] = (truth[::7] + 1) % 3
     labels = other_forms(truth)[form]
-    rule = cr.SelectiveClassifier.for_risk(clf, profile, labels, 0.4)
-    assert rule == cr.SelectiveClassifier.for_risk(clf, profile, truth, 0.4)
+    rule = cr.SelectiveClassifier.for_error_rate(clf, profile, labels, 0.4)
+    assert rule == cr.SelectiveClassifier.for_error_rate(clf, profile, truth, 0.4)
     sets = cr.ConformalSets.fit(clf, profile, labels)
     assert sets == cr.ConformalSets.fit(clf, profile, truth)
     decision = rule.decide(profile)
@@ -127,41 +127,43 @@ def test_metrics_take_them_likewise(profile, form):
     right = torch.arange(len(score)) % 3 > 0
     for given in (other_forms(right.long())[form], other_forms(right)[form]):
         values = other_forms(score)[form]
-        assert cr.aurc(values, given) == cr.aurc(score, right)
-        assert cr.bootstrap(cr.aurc, values, given, n=5) == cr.bootstrap(cr.aurc, score, right, n=5)
+        assert cr.metrics.aurc(values, given) == cr.metrics.aurc(score, right)
+        assert cr.metrics.bootstrap(cr.metrics.aurc, values, given, n=5) == cr.metrics.bootstrap(
+            cr.metrics.aurc, score, right, n=5
+        )
 
     def mean(values):
         return values.double().mean()
 
-    found = cr.bootstrap(mean, other_forms(score)[form], n=5)
-    assert found == cr.bootstrap(mean, score, n=5)
+    found = cr.metrics.bootstrap(mean, other_forms(score)[form], n=5)
+    assert found == cr.metrics.bootstrap(mean, score, n=5)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_attacks_and_studies_take_them_likewise(clf, form, tmp_path):
     x, truth = models.inputs(6), torch.arange(6) % 3
     labels = other_forms(truth)[form]
-    attack = cr.PGD(eps=0.1, steps=2)
+    attack = cr.attacks.PGD(eps=0.1, steps=2)
     assert torch.equal(attack(clf, x, labels), attack(clf, x, truth))
-    system = cr.System.bare()
+    system = cr.attacks.System.bare()
     assert torch.equal(system.judge(clf, x, labels).success, system.judge(clf, x, truth).success)
-    study = cr.Study(clf=clf, gamma=30.0, solver=cr.LBFGS(steps=1), scores={})
-    rows = study.run({"plain": cr.InputSet(x, labels, "ordinary")}, tmp_path)
+    study = cr.study.Study(clf=clf, gamma=30.0, solver=cr.solvers.LBFGS(steps=1), scores={})
+    rows = study.run({"plain": cr.study.InputSet(x, labels, "ordinary")}, tmp_path)
     assert torch.equal(rows["plain"].labels, truth)
 
 
 @pytest.mark.parametrize("bad", [["a", "b"], pd.Series(["a", "b"]), [[1], [1, 2]], [None, 1]])
 def test_a_study_and_an_attack_say_what_labels_are(clf, bad):
-    with pytest.raises(cr.InvalidArgumentError, match=r"`labels`.*classes.index"):
-        cr.InputSet(models.inputs(2), bad, "ordinary")
-    with pytest.raises(cr.InvalidArgumentError, match=r"`labels`.*classes.index"):
-        cr.PGD(eps=0.1, steps=2)(clf, models.inputs(2), bad)
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`labels`.*classes.index"):
+        cr.study.InputSet(models.inputs(2), bad, "ordinary")
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`labels`.*classes.index"):
+        cr.attacks.PGD(eps=0.1, steps=2)(clf, models.inputs(2), bad)
 
 
 def test_a_summary_without_answers_says_so(clf, profile):
     rule = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5)
     decision = replace(rule, threshold=1e300).decide(profile)
-    labels = profile.fit.argmax(1)
+    labels = profile.credence.argmax(1)
     assert math.isnan(decision.accuracy(labels))
     assert decision.summary(labels).endswith("right among the answered: nothing was answered")
 
@@ -169,7 +171,7 @@ def test_a_summary_without_answers_says_so(clf, profile):
 def test_another_gamma_is_said_as_a_gamma(clf, profile):
     rule = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5)
     other = cr.credibility(clf, models.inputs(2), gamma=100.0, solver=SOLVER)
-    with pytest.raises(cr.InvalidArgumentError) as caught:
+    with pytest.raises(cr.errors.InvalidArgumentError) as caught:
         rule.decide(other)
     assert (
         "the gamma the threshold was chosen with, 200, got 100. Solve with gamma=200, or choose a"
@@ -184,11 +186,13 @@ def test_long_weights_are_abbreviated(clf, profile, differing, words):
     rule = replace(rule, settings=replace(rule.settings, weights=tuple(many)))
     many[differing] = 7.0
     other = replace(profile, settings=replace(profile.settings, weights=tuple(many)))
-    with pytest.raises(cr.InvalidArgumentError, match=words) as caught:
+    with pytest.raises(cr.errors.InvalidArgumentError, match=words) as caught:
         rule.decide(other)
     assert f"on: {differing + 10}, " in str(caught.value)
     assert len(str(caught.value)) < 400
-    with pytest.raises(cr.InvalidArgumentError, match=r"1000 weights, .* got \(200, 200, 200\)"):
+    with pytest.raises(
+        cr.errors.InvalidArgumentError, match=r"1000 weights, .* got \(200, 200, 200\)"
+    ):
         rule.decide(profile)
 
 
@@ -196,18 +200,18 @@ def test_long_weights_are_abbreviated(clf, profile, differing, words):
 def test_a_score_that_is_neither_name_nor_trust_score_is_refused(clf, profile, bad):
     for call in (
         lambda: cr.SelectiveClassifier.for_coverage(clf, profile, 0.5, score=bad),
-        lambda: cr.SelectiveClassifier.for_risk(
-            clf, profile, profile.fit.argmax(1), 0.2, score=bad
+        lambda: cr.SelectiveClassifier.for_error_rate(
+            clf, profile, profile.credence.argmax(1), 0.2, score=bad
         ),
-        lambda: cr.OutlierFlag.learn(clf, profile, score=bad),
+        lambda: cr.OutlierFlag.fit(clf, profile, score=bad),
     ):
-        with pytest.raises(cr.InvalidArgumentError, match=r"`score`.*TrustScore"):
+        with pytest.raises(cr.errors.InvalidArgumentError, match=r"`score`.*TrustScore"):
             call()
 
 
 def test_a_balanced_score_of_ones_own_is_public(clf, profile):
-    own = cr.Balanced.learn(profile, ("softmax_ratio", "predicted_ratio"), (1.0, 0.5))
-    assert own == cr.failure_score(profile)
+    own = cr.scores.Balanced.fit(profile, ("softmax_ratio", "predicted_ratio"), (1.0, 0.5))
+    assert own == cr.scores.failure_score(profile)
     rule = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5, score=own)
     assert rule.decide(profile).coverage == 0.5
 
@@ -215,13 +219,13 @@ def test_a_balanced_score_of_ones_own_is_public(clf, profile):
 def test_an_estimator_is_told_where_its_classifier_is():
     x = models.inputs(40).numpy()
     model = cr.CredibilityClassifier(LogisticRegression(), gamma=1.0)
-    with pytest.raises(cr.InvalidArgumentError, match=r"Fit it first.*classifier_"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"Fit it first.*classifier_"):
         cr.SelectiveClassifier.for_coverage(model, None, 0.8)
     model.fit(x, (x[:, 0] > 0).astype(int))
     profile = model.profile(x)
-    with pytest.raises(cr.InvalidArgumentError, match=r"`clf`.*model\.classifier_"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`clf`.*model\.classifier_"):
         cr.SelectiveClassifier.for_coverage(model, profile, 0.8)
-    with pytest.raises(cr.InvalidArgumentError, match=r"`clf`.*model\.classifier_"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`clf`.*model\.classifier_"):
         cr.credibility(model, x, gamma=1.0)
     rule = cr.SelectiveClassifier.for_coverage(model.classifier_, profile, 0.8)
     assert rule.decide(profile).coverage == pytest.approx(0.8)
@@ -233,8 +237,8 @@ def test_the_file_of_another_rule_is_named_with_who_reads_it(tmp_path):
     path = tmp_path / "rule.json"
     made = [
         cr.SelectiveClassifier.for_coverage(clf, profile, 0.8),
-        cr.Judge.learn(clf, profile, false_alarms=0.1),
-        cr.OutlierFlag.learn(clf, profile, false_alarms=0.1),
+        cr.Judge.fit(clf, profile, false_alarms=0.1),
+        cr.OutlierFlag.fit(clf, profile, false_alarms=0.1),
         cr.ConformalSets.fit(clf, profile, torch.zeros(30, dtype=torch.long), confidence=0.8),
     ]
     for rule in made:
@@ -243,35 +247,37 @@ def test_the_file_of_another_rule_is_named_with_who_reads_it(tmp_path):
         assert own.load(path) == rule
         for other in {type(r) for r in made} - {own}:
             words = f"the file of a {own.__name__}, not of a {other.__name__}.*{own.__name__}.load"
-            with pytest.raises(cr.FileFormatError, match=words):
+            with pytest.raises(cr.errors.FileFormatError, match=words):
                 other.load(path)
     path.write_text("[]")
-    with pytest.raises(cr.FileFormatError, match=r"not a file that Judge\.save wrote"):
+    with pytest.raises(cr.errors.FileFormatError, match=r"not a file that Judge\.save wrote"):
         cr.Judge.load(path)
 
 
 def test_columns_of_tables_and_arrays_that_run_backwards_are_what_they_hold(clf, profile):
-    labels = profile.fit.argmax(1)
+    labels = profile.credence.argmax(1)
     labels[::5] = (labels[::5] + 1) % 3
     rows = np.arange(len(labels)) + 7  # as after a split: no row is called 0
     column = pd.Series(labels.numpy(), index=rows)
     backwards = labels.flip(0).numpy()[::-1]
-    expected = cr.SelectiveClassifier.for_risk(clf, profile, labels, 0.5)
+    expected = cr.SelectiveClassifier.for_error_rate(clf, profile, labels, 0.5)
     right, score = labels == 0, profile.risk
     for same in (column, backwards):
-        assert cr.SelectiveClassifier.for_risk(clf, profile, same, 0.5) == expected
-        found = cr.aurc(pd.Series(score.numpy(), index=rows), same == 0)
-        assert found == cr.aurc(score, right)
-    assert cr.bootstrap(torch.mean, pd.Series(score.numpy(), index=rows), n=9) == cr.bootstrap(
-        torch.mean, score, n=9
-    )
+        assert cr.SelectiveClassifier.for_error_rate(clf, profile, same, 0.5) == expected
+        found = cr.metrics.aurc(pd.Series(score.numpy(), index=rows), same == 0)
+        assert found == cr.metrics.aurc(score, right)
+    assert cr.metrics.bootstrap(
+        torch.mean, pd.Series(score.numpy(), index=rows), n=9
+    ) == cr.metrics.bootstrap(torch.mean, score, n=9)
 
 
 @pytest.mark.parametrize(
     "labels", [[0.0, 1.0, 2.0], np.array([0.0, 1.0, math.nan]), torch.tensor([True, False, True])]
 )
 def test_labels_that_are_not_whole_are_told_how_to_become_so(labels):
-    with pytest.raises(cr.InvalidArgumentError, match=r"labels\.astype\(int\).*none is missing"):
+    with pytest.raises(
+        cr.errors.InvalidArgumentError, match=r"labels\.astype\(int\).*none is missing"
+    ):
         checked_labels(labels, 3, 3)
-    with pytest.raises(cr.InvalidArgumentError, match="very samples of the profile"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="very samples of the profile"):
         checked_labels([0, 1], 3, 3)

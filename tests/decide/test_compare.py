@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import credibly as cr
-from credibly.decide.compare import FIRMER
+from credibly.decide.compare import FIRMER, Comparison
 from tests.reference import models
 
 
@@ -64,7 +64,7 @@ def test_so_few_samples_tell_nothing_apart(plain, count, few):
 def test_the_same_model_twice_differs_by_exactly_nothing(plain):
     models_ = {name: cr.Classifier(plain) for name in "abc"}
     found = cr.compare(models_, models.inputs(20))
-    assert isinstance(found, cr.Comparison)
+    assert isinstance(found, Comparison)
     assert found.models == ("a", "b", "c")
     assert len(set(found.gammas.values())) == 1
     for by_pair in found.differences.values():
@@ -149,7 +149,7 @@ def test_progress_runs_once_from_nothing_to_all(plain):
     assert shares == sorted(shares)
     assert len(shares) >= 9
     assert shares[-1] == pytest.approx(1.0)
-    with pytest.raises(cr.InvalidArgumentError, match=r"^`progress`"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"^`progress`"):
         cr.compare(several, models.inputs(12), gamma=50.0, progress="bar")
 
 
@@ -181,7 +181,9 @@ def test_other_losses_and_spaces_are_said_first_and_nobody_is_called_firmer(plai
     clf, steep = cr.Classifier(plain), Steeper(plain, x)
     scale = torch.full((8,), 3.0, dtype=torch.float64)
     others = {
-        "the losses differ (a CrossEntropy(), b Hinge(": cr.Classifier(steep, loss=cr.Hinge()),
+        "the losses differ (a CrossEntropy(), b Hinge(": cr.Classifier(
+            steep, loss=cr.losses.Hinge()
+        ),
         "what moves, or how dear": cr.Classifier(steep, space=cr.Space(scale=scale)),
     }
     assert (
@@ -225,15 +227,15 @@ def test_inputs_that_are_left_out_are_counted(plain):
 def test_what_cannot_be_compared_is_refused(plain):
     clf, x = cr.Classifier(plain), models.inputs(4)
     for bad in ({}, {"a": clf}, [clf, clf], None):
-        with pytest.raises(cr.InvalidArgumentError, match="`models`"):
+        with pytest.raises(cr.errors.InvalidArgumentError, match="`models`"):
             cr.compare(bad, x)
-    with pytest.raises(cr.InvalidArgumentError, match="same classes"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="same classes"):
         cr.compare({"a": clf, "b": cr.Classifier(models.smooth_network(classes=4))}, x, gamma=1.0)
-    with pytest.raises(cr.InvalidArgumentError, match="that was solved"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="that was solved"):
         cr.compare({"a": clf, "b": clf}, torch.full((3, 8), math.nan).double(), gamma=1.0)
-    with pytest.raises((cr.InvalidArgumentError, cr.ModelError)):
+    with pytest.raises((cr.errors.InvalidArgumentError, cr.errors.ModelError)):
         cr.compare({"a": clf, "b": "resnet"}, x, gamma=1.0)
-    with pytest.raises(cr.InvalidArgumentError, match="`level`"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`level`"):
         cr.compare({"a": clf, "b": clf}, x, gamma=1.0, level=95)
 
 

@@ -44,19 +44,21 @@ def clf():
 
 @pytest.fixture(scope="module")
 def population(clf):
-    return cr.credibility(clf, models.inputs(3000, seed=5), gamma=GAMMA, solver=cr.LBFGS(steps=10))
+    return cr.credibility(
+        clf, models.inputs(3000, seed=5), gamma=GAMMA, solver=cr.solvers.LBFGS(steps=10)
+    )
 
 
 @pytest.fixture(scope="module")
 def truth(population):
     """Labels drawn from flattened probabilities: the model is often wrong, and too sure."""
     return torch.multinomial(
-        (0.5 * population.fit).softmax(1), 1, generator=torch.Generator().manual_seed(1)
+        (0.5 * population.credence).softmax(1), 1, generator=torch.Generator().manual_seed(1)
     ).squeeze(1)
 
 
 def chosen(probabilities):
-    return {"profile": "credibility", "softmax": "fit"}[probabilities]
+    return {"profile": "credibility", "softmax": "credence"}[probabilities]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -112,12 +114,12 @@ def test_a_model_that_is_much_too_sure_does_not_lose_coverage(clf, population):
         clf, sure[:1000], truth[:1000], probabilities="softmax", method="aps"
     )
     inside = found.sets(sure[1000:])[torch.arange(2000), truth[1000:]].double().mean()
-    assert float((sure.fit.softmax(1) < 0.001).double().mean()) > 0.6
+    assert float((sure.credence.softmax(1) < 0.001).double().mean()) > 0.6
     assert float(inside) > 0.9 - 0.03
 
 
 def replace_fit(profile, factor):
-    return replace(profile, fit=(factor * profile.fit).log_softmax(1))
+    return replace(profile, credence=(factor * profile.credence).log_softmax(1))
 
 
 @given(
@@ -144,7 +146,7 @@ def test_the_number_of_samples_that_is_named_suffices_and_one_less_does_not(
 ):
     needed = conformal.samples_needed(confidence)
     cr.ConformalSets.fit(clf, population[:needed], truth[:needed], confidence=confidence)
-    with pytest.raises(cr.InvalidArgumentError, match=rf"at least {needed} labelled.*got"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=rf"at least {needed} labelled.*got"):
         cr.ConformalSets.fit(
             clf, population[: needed - 1], truth[: needed - 1], confidence=confidence
         )
@@ -163,7 +165,7 @@ def test_samples_without_a_profile_get_every_class(clf, population, truth, metho
     x = models.inputs(30)
     x[3] = math.nan
     x[5, 0] = math.inf
-    holes = cr.credibility(clf, x, gamma=GAMMA, solver=cr.LBFGS(steps=10))
+    holes = cr.credibility(clf, x, gamma=GAMMA, solver=cr.solvers.LBFGS(steps=10))
     settings = {"confidence": 0.5, "probabilities": source, "method": method}
     found = cr.ConformalSets.fit(clf, population[:200], truth[:200], **settings)
     sizes = found.sets(holes).sum(1)
@@ -205,7 +207,7 @@ def test_a_sample_without_some_class_is_no_problem(clf, population, truth):
     ],
 )
 def test_labels_are_checked(clf, population, labels, words):
-    with pytest.raises(cr.InvalidArgumentError, match=rf"`labels`.*{words}"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=rf"`labels`.*{words}"):
         cr.ConformalSets.fit(clf, population[:100], labels)
 
 
@@ -222,7 +224,7 @@ def test_labels_are_checked(clf, population, labels, words):
     ],
 )
 def test_bad_settings_are_refused(clf, population, truth, settings, match):
-    with pytest.raises(cr.InvalidArgumentError, match=match):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=match):
         cr.ConformalSets.fit(clf, population[:100], truth[:100], **settings)
 
 
@@ -230,12 +232,12 @@ def test_profiles_of_another_model_or_gamma_are_refused(clf, population, truth, 
     cr.ConformalSets.fit(clf, population[:100], truth[:100]).save(tmp_path / "s.json")
     found = cr.ConformalSets.load(tmp_path / "s.json")
     other = cr.Classifier(models.smooth_network(classes=4, seed=1))
-    x, solver = models.inputs(3), cr.LBFGS(steps=10)
-    with pytest.raises(cr.InvalidArgumentError, match="the model the threshold"):
+    x, solver = models.inputs(3), cr.solvers.LBFGS(steps=10)
+    with pytest.raises(cr.errors.InvalidArgumentError, match="the model the threshold"):
         found.sets(cr.credibility(other, x, gamma=GAMMA, solver=solver))
-    with pytest.raises(cr.InvalidArgumentError, match="the gamma the threshold"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="the gamma the threshold"):
         found.sets(cr.credibility(clf, x, gamma=2 * GAMMA, solver=solver))
-    with pytest.raises(cr.InvalidArgumentError, match="this very classifier"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="this very classifier"):
         cr.ConformalSets.fit(other, population[:100], truth[:100])
 
 
@@ -271,7 +273,7 @@ def test_files_of_other_content_are_refused(clf, population, truth, tmp_path, ch
     path = tmp_path / "sets.json"
     cr.ConformalSets.fit(clf, population[:100], truth[:100]).save(path)
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(cr.FileFormatError, match=r"sets\.json"):
+    with pytest.raises(cr.errors.FileFormatError, match=r"sets\.json"):
         cr.ConformalSets.load(path)
 
 
@@ -284,7 +286,7 @@ def test_without_mapie_the_extra_is_named(clf, population, truth, monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(cr.MissingExtraError, match=r"credibly\[conformal\]"):
+    with pytest.raises(cr.errors.MissingExtraError, match=r"credibly\[conformal\]"):
         cr.ConformalSets.fit(clf, population[:100], truth[:100])
 
 
@@ -292,7 +294,7 @@ def test_without_mapie_the_extra_is_named(clf, population, truth, monkeypatch):
 def test_the_least_probability_keeps_order_and_sum_however_many_classes_there_are(classes):
     fit = torch.full((1, classes), -60.0, dtype=torch.float64)
     fit[0, 1] = 0.0  # the others have less than MAPIE tells from zero
-    values = conformal._probabilities(SimpleNamespace(fit=fit), "softmax")
+    values = conformal._probabilities(SimpleNamespace(credence=fit), "softmax")
     assert values.sum() == pytest.approx(1.0)
     assert values.min() == pytest.approx(min(1e-6, 0.1 / classes))
     assert values[0, 1] >= 0.9 - 1e-9

@@ -30,18 +30,18 @@ def interquartile(values):
 
 
 def test_the_failure_score_is_the_balanced_sum_by_hand(profile):
-    learned = cr.failure_score(profile)
+    learned = cr.scores.failure_score(profile)
     expected = torch.zeros(len(profile), dtype=torch.float64)
     for name, share in (("softmax_ratio", 1.0), ("predicted_ratio", 0.5)):
         values = scores.SCORES[name](profile)
         low, _, high = interquartile(values)
         expected += share * values / (high - low)
     assert torch.allclose(learned(profile), expected, rtol=1e-12)
-    assert isinstance(learned, cr.TrustScore)
+    assert isinstance(learned, cr.scores.TrustScore)
 
 
 def test_the_tamper_score_is_the_sum_of_distances_from_medians(profile):
-    learned = cr.tamper_score(profile)
+    learned = cr.scores.tamper_score(profile)
     expected = torch.zeros(len(profile), dtype=torch.float64)
     for score in (scores.shift, scores.elasticity, scores.softmax_ratio):
         low, middle, high = interquartile(score(profile))
@@ -51,11 +51,15 @@ def test_the_tamper_score_is_the_sum_of_distances_from_medians(profile):
 
 
 def test_the_outlier_score_is_the_shift(profile):
-    assert torch.equal(cr.outlier_score()(profile), scores.shift(profile))
+    assert torch.equal(cr.scores.outlier_score()(profile), scores.shift(profile))
 
 
 def test_scores_survive_their_json(profile):
-    for score in (cr.failure_score(profile), cr.tamper_score(profile), cr.outlier_score()):
+    for score in (
+        cr.scores.failure_score(profile),
+        cr.scores.tamper_score(profile),
+        cr.scores.outlier_score(),
+    ):
         again = score_from_json(score.as_json())
         assert again == score
         assert torch.equal(again(profile), score(profile))
@@ -69,33 +73,33 @@ def test_the_first_version_of_a_two_sided_score_is_still_read(profile):
 
 def test_a_score_without_spread_is_taken_as_it_is(profile):
     one = profile[0]
-    for score in (cr.failure_score(one), cr.tamper_score(one)):
+    for score in (cr.scores.failure_score(one), cr.scores.tamper_score(one)):
         assert bool(score(profile).isfinite().all())
     same = profile[[3, 3, 3]]
-    assert Balanced.learn(same, ("margin",), (2.0,)).spreads == (1.0,)
-    assert float(TwoSided.learn(same, "margin")(same)[0]) == 0.0
+    assert Balanced.fit(same, ("margin",), (2.0,)).spreads == (1.0,)
+    assert float(TwoSided.fit(same, "margin")(same)[0]) == 0.0
 
 
 def test_samples_without_a_profile_are_left_out_of_the_scale_and_get_nan(profile):
     broken = profile.credibility.clone()
     broken[::2] = math.nan
     holes = replace(profile, credibility=broken)
-    learned = cr.failure_score(holes)
-    assert learned == cr.failure_score(profile[1::2])
+    learned = cr.scores.failure_score(holes)
+    assert learned == cr.scores.failure_score(profile[1::2])
     assert learned(holes).isnan().tolist() == [True, False] * 20
-    with pytest.raises(cr.InvalidArgumentError, match="learn a scale"):
-        cr.tamper_score(holes[::2])
-    with pytest.raises(cr.InvalidArgumentError, match=r"an empty profile.*never predicted"):
-        cr.failure_score(profile[:0])
+    with pytest.raises(cr.errors.InvalidArgumentError, match="learn a scale"):
+        cr.scores.tamper_score(holes[::2])
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"an empty profile.*never predicted"):
+        cr.scores.failure_score(profile[:0])
 
 
 def test_scores_by_name_or_as_they_are(profile):
     assert as_score("gain", profile) == Plain("gain")
-    assert as_score(None, profile) == cr.failure_score(profile)
-    own = cr.outlier_score()
+    assert as_score(None, profile) == cr.scores.failure_score(profile)
+    own = cr.scores.outlier_score()
     assert as_score(own, profile) is own
     for bad in ("gian", 3, ["gain"], scores.gain):
-        with pytest.raises(cr.InvalidArgumentError, match=r"`score`.*predicted_ratio"):
+        with pytest.raises(cr.errors.InvalidArgumentError, match=r"`score`.*predicted_ratio"):
             as_score(bad, profile)
 
 

@@ -20,16 +20,18 @@ def clf():
 
 @pytest.fixture(scope="module")
 def known(clf):
-    return cr.credibility(clf, models.inputs(60, seed=5), gamma=30.0, solver=cr.LBFGS(steps=10))
+    return cr.credibility(
+        clf, models.inputs(60, seed=5), gamma=30.0, solver=cr.solvers.LBFGS(steps=10)
+    )
 
 
 @pytest.fixture(scope="module")
 def rules(clf, known):
-    labels = known.fit.argmax(1)
+    labels = known.credence.argmax(1)
     return {
         "selective": cr.SelectiveClassifier.for_coverage(clf, known, 1.0),
-        "judge": cr.Judge.learn(clf, known, false_alarms=0.05, doubted=0.05),
-        "flag": cr.OutlierFlag.learn(clf, known, false_alarms=0.05),
+        "judge": cr.Judge.fit(clf, known, false_alarms=0.05, doubted=0.05),
+        "flag": cr.OutlierFlag.fit(clf, known, false_alarms=0.05),
         "sets": cr.ConformalSets.fit(clf, known, labels, confidence=0.5),
     }
 
@@ -85,7 +87,7 @@ def test_a_link_to_a_rule_stays_a_link(rules, tmp_path):
 def test_sets_of_one_class_are_answers_and_their_sizes_are_told(known, rules):
     rule = replace(rules["sets"], threshold=0.4)  # classes of at least 0.6: one of them, or none
     found = answers(rule, known)
-    inside = [[p >= 0.6 for p in row] for row in known.fit.softmax(1).tolist()]
+    inside = [[p >= 0.6 for p in row] for row in known.credence.softmax(1).tolist()]
     sizes = [sum(row) for row in inside]
     assert found.columns["set_size"] == sizes
     assert found.columns["set"] == [[str(k) for k in range(3) if row[k]] for row in inside]
@@ -105,7 +107,7 @@ def test_sets_of_one_class_are_answers_and_their_sizes_are_told(known, rules):
 def test_what_a_judge_and_a_flag_say_stands_in_columns(known, rules):
     judged, flagged = answers(rules["judge"], known), answers(rules["flag"], known)
     verdicts = rules["judge"].judge(known)
-    predicted = known.fit.argmax(1).tolist()
+    predicted = known.credence.argmax(1).tolist()
     trusted = [verdict is cr.Verdict.TRUST for verdict in verdicts]
     assert 0 < sum(trusted) < 60
     assert list(judged.predicted) == predicted

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import credibly as cr
 from credibly.decide import scores
-from credibly.decide.coverage import accuracy_against_coverage
+from credibly.metrics.coverage import accuracy_against_coverage
 from tests.reference import models
 
 
@@ -22,7 +22,7 @@ def with_values(template, credibility, fit):
     return replace(
         template,
         credibility=torch.tensor([credibility], dtype=torch.float64),
-        fit=torch.tensor([fit], dtype=torch.float64),
+        credence=torch.tensor([fit], dtype=torch.float64),
     )
 
 
@@ -103,11 +103,11 @@ def test_the_asked_share_is_met_by_as_few_samples_as_possible(count):
 def test_bad_scores_and_coverages_are_refused():
     good = accuracy_against_coverage(torch.tensor([1.0, 2.0]), torch.tensor([True, False]))
     for coverage in (0.0, 1.5, -1.0):
-        with pytest.raises(cr.InvalidArgumentError, match="`coverage`"):
+        with pytest.raises(cr.errors.InvalidArgumentError, match="`coverage`"):
             good.at(coverage)
-    with pytest.raises(cr.InvalidArgumentError, match=r"`score`.*1 NaN"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`score`.*1 NaN"):
         accuracy_against_coverage(torch.tensor([1.0, math.nan]), torch.tensor([True, False]))
-    with pytest.raises(cr.InvalidArgumentError, match="same length"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="same length"):
         accuracy_against_coverage(torch.tensor([1.0]), torch.tensor([True, False]))
 
 
@@ -123,8 +123,8 @@ def naive(c, f, moved, gamma=30.0):
         "predicted_ratio": 1 - own / rival if own >= rival else rival / own - 1,
         "margin": own - rival,
         "min_max": (max(c) - sorted(c)[-2]) / (max(c) - min(c)),
-        "risk": -(moved**2),
-        "objective": -after,
+        "negative_risk": -(moved**2),
+        "negative_objective": -after,
         "shift": math.dist(c, f),
         "gain": 1 - after / before,
         "elasticity": math.log(moved / math.dist(c, f)),
@@ -146,7 +146,7 @@ def test_every_score_is_its_formula_sample_by_sample(many, name):
     assert found.dtype == torch.float64
     for n in range(len(many)):
         moved = math.dist(many.perturbed[n].tolist(), many.x0[n].tolist())
-        expected = naive(many.credibility[n].tolist(), many.fit[n].tolist(), moved)
+        expected = naive(many.credibility[n].tolist(), many.credence[n].tolist(), moved)
         assert float(found[n]) == pytest.approx(expected[name], rel=1e-9, abs=1e-9)
 
 
@@ -156,7 +156,9 @@ def test_the_order_of_samples_and_classes_changes_no_score(many, name):
     order = torch.randperm(len(many))
     assert torch.equal(score(many[order]), score(many)[order])
     classes = torch.randperm(4)
-    turned = replace(many, credibility=many.credibility[:, classes], fit=many.fit[:, classes])
+    turned = replace(
+        many, credibility=many.credibility[:, classes], credence=many.credence[:, classes]
+    )
     assert torch.allclose(score(turned), score(many), rtol=1e-12)
 
 
@@ -174,8 +176,8 @@ def test_a_sample_that_was_not_solved_has_no_score_and_harms_no_other(many, name
 
 
 def test_gain_shift_and_elasticity_agree_with_each_other(many):
-    before = many.fit.square().sum(1) / 30.0
-    after = -scores.objective(many)
+    before = many.credence.square().sum(1) / 30.0
+    after = -scores.negative_objective(many)
     assert torch.allclose(scores.gain(many), (before - after) / before, rtol=1e-9)
     assert bool(((scores.gain(many) >= 0) & (scores.gain(many) <= 1)).all())
     way = scores.elasticity(many).exp() * scores.shift(many)
@@ -186,7 +188,7 @@ def test_the_path_score_is_later_for_later_changes_and_unknown_without_a_profile
     clf = cr.Classifier(models.smooth_network(classes=4))
     x = models.inputs(30)
     x[7] = math.nan
-    path = cr.credibility_path(clf, x, [100.0, 10.0, 1.0, 0.1], solver=cr.LBFGS())
+    path = cr.credibility_path(clf, x, [100.0, 10.0, 1.0, 0.1], solver=cr.solvers.LBFGS())
     found, switch = scores.path_score(path), path.switching_gamma()
     assert bool(found[7].isnan())
     assert int(found.isnan().sum()) == 1

@@ -9,7 +9,8 @@ import torch
 
 import credibly as cr
 from credibly.decide import scores, thresholds
-from credibly.model.fingerprint import quick_digest
+from credibly.decide.selective import Abstention
+from credibly.io.fingerprints import quick_digest
 from tests.reference import models
 
 GAMMA = 30.0
@@ -28,14 +29,14 @@ def profile(clf):
 @pytest.fixture(scope="module")
 def labels(profile):
     """Right, except for the samples of the smallest scores and a few others."""
-    truth = profile.fit.argmax(1)
-    doubtful = cr.failure_score(profile)(profile).argsort()[:60]
+    truth = profile.credence.argmax(1)
+    doubtful = cr.scores.failure_score(profile)(profile).argsort()[:60]
     truth[doubtful] = (truth[doubtful] + 1) % 3
     return truth
 
 
 @pytest.mark.parametrize("coverage", [0.05, 0.5, 0.9, 1, np.float32(0.25), torch.tensor(0.75)])
-@pytest.mark.parametrize("score", [None, "margin", cr.outlier_score()])
+@pytest.mark.parametrize("score", [None, "margin", cr.scores.outlier_score()])
 def test_a_coverage_is_met_on_the_sample_itself(clf, profile, coverage, score, tmp_path):
     chosen = cr.SelectiveClassifier.for_coverage(clf, profile, coverage, score=score)
     decision = chosen.decide(profile)
@@ -48,25 +49,30 @@ def test_a_coverage_is_met_on_the_sample_itself(clf, profile, coverage, score, t
 def test_answers_are_the_models_classes_or_the_most_credible(clf, profile):
     model = cr.SelectiveClassifier.for_coverage(clf, profile, 1.0)
     credible = cr.SelectiveClassifier.for_coverage(clf, profile, 1.0, answer="credible")
-    assert list(model.decide(profile).classes) == profile.fit.argmax(1).tolist()
+    assert list(model.decide(profile).classes) == profile.credence.argmax(1).tolist()
     assert list(credible.decide(profile).classes) == profile.credibility.argmax(1).tolist()
     assert model.decide(profile).classes != credible.decide(profile).classes
 
 
 def test_a_risk_is_kept_and_recorded(clf, profile, labels):
-    chosen = cr.SelectiveClassifier.for_risk(clf, profile, labels, 0.05, confidence=0.9)
+    chosen = cr.SelectiveClassifier.for_error_rate(clf, profile, labels, 0.05, confidence=0.9)
     decision = chosen.decide(profile)
     assert 1 - decision.accuracy(labels) <= 0.05
     assert 0.5 < decision.coverage < 1
-    assert chosen.origin == {"rule": "risk", "risk": 0.05, "confidence": 0.9, "samples": 400}
+    assert chosen.origin == {
+        "rule": "error_rate",
+        "error_rate": 0.05,
+        "confidence": 0.9,
+        "samples": 400,
+    }
     assert "right among the answered" in decision.summary(labels)
-    with pytest.raises(cr.InvalidArgumentError, match=r"At least .* accepted samples"):
-        cr.SelectiveClassifier.for_risk(clf, profile[:20], labels[:20], 0.01)
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"At least .* accepted samples"):
+        cr.SelectiveClassifier.for_error_rate(clf, profile[:20], labels[:20], 0.01)
 
 
 def test_a_risk_counts_the_answers_that_will_be_given(clf, profile):
     credible = profile.credibility.argmax(1)
-    everything = cr.SelectiveClassifier.for_risk(
+    everything = cr.SelectiveClassifier.for_error_rate(
         clf, profile, credible, 0.05, answer="credible", score="ratio"
     )
     assert everything.threshold == thresholds.EVERYTHING
@@ -78,10 +84,12 @@ def test_labels_must_be_one_a_sample(clf, profile, labels, shape):
     bad = {
         "short": labels[1:], "single": labels[:1], "column": labels[:, None], "empty": labels[:0],
     }[shape]  # fmt: skip
-    with pytest.raises(cr.InvalidArgumentError, match=r"`labels`.*one whole number a sample, 400"):
-        cr.SelectiveClassifier.for_risk(clf, profile, bad, 0.05)
+    with pytest.raises(
+        cr.errors.InvalidArgumentError, match=r"`labels`.*one whole number a sample, 400"
+    ):
+        cr.SelectiveClassifier.for_error_rate(clf, profile, bad, 0.05)
     decision = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5).decide(profile)
-    with pytest.raises(cr.InvalidArgumentError, match="`labels`"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`labels`"):
         decision.accuracy(bad)
 
 
@@ -104,7 +112,7 @@ def test_the_papers_rule_by_hand(clf, profile, tmp_path):
 
 def test_an_abstention_is_no_number_and_no_class():
     absent = cr.ABSTAINED
-    assert isinstance(absent, cr.Abstention)
+    assert isinstance(absent, Abstention)
     assert copy.deepcopy(absent) is absent
     assert all(absent != k for k in (-1, 0, 1, "abstained", None, True, math.nan))
     assert not bool((np.arange(3) == absent).any())
@@ -134,7 +142,9 @@ def test_samples_without_a_profile_are_never_answered(clf):
         cr.SelectiveClassifier.for_coverage(clf, holes, 1.0),
         cr.SelectiveClassifier.for_coverage(clf, holes, 1.0, answer="credible", score="ratio"),
         cr.SelectiveClassifier.for_alpha(clf, holes, 1e-9),
-        cr.SelectiveClassifier(thresholds.EVERYTHING, cr.outlier_score(), "model", holes.settings),
+        cr.SelectiveClassifier(
+            thresholds.EVERYTHING, cr.scores.outlier_score(), "model", holes.settings
+        ),
     ]
     for rule in everything:
         decision = rule.decide(holes)
@@ -145,7 +155,7 @@ def test_samples_without_a_profile_are_never_answered(clf):
 
 
 def test_no_answer_has_no_accuracy(profile, labels):
-    never = cr.SelectiveClassifier(1e300, cr.outlier_score(), "model", profile.settings)
+    never = cr.SelectiveClassifier(1e300, cr.scores.outlier_score(), "model", profile.settings)
     decision = never.decide(profile)
     assert decision.coverage == 0
     assert math.isnan(decision.accuracy(labels))
@@ -158,7 +168,7 @@ def others(clf, x):
     return {
         "model": cr.credibility(changed, x, gamma=GAMMA),
         "gamma": cr.credibility(clf, x, gamma=1.01 * GAMMA),
-        "solver": cr.credibility(clf, x, gamma=GAMMA, solver=cr.LBFGS()),
+        "solver": cr.credibility(clf, x, gamma=GAMMA, solver=cr.solvers.LBFGS()),
         "loss": cr.credibility(hinge, x, gamma=GAMMA),
         "bounds": cr.credibility(clf, x, gamma=GAMMA, bounds=(-9.0, 9.0)),
         "space": cr.credibility(
@@ -170,32 +180,32 @@ def others(clf, x):
 def test_profiles_of_other_settings_are_refused(clf, profile):
     rule = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5)
     for name, other in others(clf, models.inputs(3)).items():
-        with pytest.raises(cr.InvalidArgumentError, match=f"the {name} the threshold"):
+        with pytest.raises(cr.errors.InvalidArgumentError, match=f"the {name} the threshold"):
             rule.decide(other)
     stranger = cr.Classifier(models.smooth_network(classes=3, seed=1))
-    with pytest.raises(cr.InvalidArgumentError, match="this very classifier"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="this very classifier"):
         cr.SelectiveClassifier.for_coverage(stranger, profile, 0.5)
-    with pytest.raises(cr.InvalidArgumentError, match="`clf`"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`clf`"):
         cr.SelectiveClassifier.for_coverage(profile, clf, 0.5)
-    with pytest.raises(cr.InvalidArgumentError, match="`answer`"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`answer`"):
         cr.SelectiveClassifier.for_coverage(clf, profile, 0.5, answer="both")
 
 
 @pytest.mark.parametrize("bad", [0.0, 1.5, -1, True, math.nan, "half"])
 def test_bad_shares_are_refused(clf, profile, labels, bad):
     choose = cr.SelectiveClassifier
-    with pytest.raises(cr.InvalidArgumentError, match="`coverage`"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`coverage`"):
         choose.for_coverage(clf, profile, bad)
-    with pytest.raises(cr.InvalidArgumentError, match="`risk`"):
-        choose.for_risk(clf, profile, labels, bad)
-    with pytest.raises(cr.InvalidArgumentError, match="`confidence`"):
-        choose.for_risk(clf, profile, labels, 0.05, confidence=bad)
-    with pytest.raises(cr.InvalidArgumentError, match="`alpha`"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`error_rate`"):
+        choose.for_error_rate(clf, profile, labels, bad)
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`confidence`"):
+        choose.for_error_rate(clf, profile, labels, 0.05, confidence=bad)
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`alpha`"):
         choose.for_alpha(clf, profile, bad)
 
 
 def test_a_loaded_rule_decides_the_same(clf, profile, labels, tmp_path):
-    rule = cr.SelectiveClassifier.for_risk(clf, profile, labels, 0.1)
+    rule = cr.SelectiveClassifier.for_error_rate(clf, profile, labels, 0.1)
     rule.save(tmp_path / "rule.json")
     again = cr.SelectiveClassifier.load(tmp_path / "rule.json")
     assert again == rule
@@ -225,7 +235,7 @@ def test_files_of_other_content_are_refused(clf, profile, tmp_path, change):
     path = tmp_path / "rule.json"
     cr.SelectiveClassifier.for_coverage(clf, profile, 0.5).save(path)
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(cr.FileFormatError, match=r"rule\.json"):
+    with pytest.raises(cr.errors.FileFormatError, match=r"rule\.json"):
         cr.SelectiveClassifier.load(path)
 
 
@@ -236,7 +246,7 @@ def test_files_with_wrong_settings_are_refused(clf, profile, tmp_path, name):
     content = json.loads(path.read_text())
     content["settings"][name] = [{"a": 1}]
     path.write_text(json.dumps(content))
-    with pytest.raises(cr.FileFormatError):
+    with pytest.raises(cr.errors.FileFormatError):
         cr.SelectiveClassifier.load(path)
 
 
@@ -244,7 +254,7 @@ def test_files_with_wrong_settings_are_refused(clf, profile, tmp_path, name):
 def test_files_that_are_no_json_are_refused(tmp_path, content):
     path = tmp_path / "rule.json"
     path.write_bytes(content)
-    with pytest.raises(cr.FileFormatError, match=r"rule\.json"):
+    with pytest.raises(cr.errors.FileFormatError, match=r"rule\.json"):
         cr.SelectiveClassifier.load(path)
 
 
@@ -281,17 +291,17 @@ def test_a_profile_says_which_model_and_space_it_is_of(clf, profile, tmp_path):
 
 
 def test_scores_of_low_precision_do_not_blur_the_threshold(clf, profile):
-    class Coarse(cr.TrustScore):
+    class Coarse(cr.scores.TrustScore):
         def __call__(self, profile):
             return scores.margin(profile).float()
 
         def as_json(self):
             return {}
 
-    truth = profile.fit.argmax(1).clone()
+    truth = profile.credence.argmax(1).clone()
     order = scores.margin(profile).argsort()
     truth[order[:100]] = (truth[order[:100]] + 1) % 3
-    rule = cr.SelectiveClassifier.for_risk(clf, profile, truth, 0.1, score=Coarse())
+    rule = cr.SelectiveClassifier.for_error_rate(clf, profile, truth, 0.1, score=Coarse())
     values = scores.margin(profile).float().double()
     left_out = math.nextafter(rule.threshold, -math.inf)
     assert left_out in values.tolist()
@@ -304,7 +314,7 @@ def test_names_of_classes_in_another_order_are_refused_and_no_names_are_not(clf,
     rule = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5)
     x = models.inputs(3)
     turned = cr.Classifier(clf.net, classes=list(reversed(clf.classes)))
-    with pytest.raises(cr.InvalidArgumentError, match=f"{clf.classes[0]!r} for 0, got"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=f"{clf.classes[0]!r} for 0, got"):
         rule.decide(cr.credibility(turned, x, gamma=GAMMA))
     nameless = cr.credibility(cr.Classifier(clf.net), x, gamma=GAMMA)
     own = cr.credibility(clf, x, gamma=GAMMA)

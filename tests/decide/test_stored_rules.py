@@ -42,14 +42,14 @@ RULES = {
 @pytest.fixture(scope="module")
 def profile():
     clf = cr.Classifier(models.smooth_network(classes=3), classes=CLASSES)
-    return cr.credibility(clf, models.inputs(40), gamma=30.0, solver=cr.LBFGS(steps=10))
+    return cr.credibility(clf, models.inputs(40), gamma=30.0, solver=cr.solvers.LBFGS(steps=10))
 
 
 @pytest.fixture(params=RULES, ids=lambda kind: kind.__name__)
 def stored(request, profile, tmp_path):
     settings = profile.settings
     known = {
-        "weights": [30.0] * 3, "solver": repr(cr.LBFGS(steps=10)), "loss": settings.loss,
+        "weights": [30.0] * 3, "solver": repr(cr.solvers.LBFGS(steps=10)), "loss": settings.loss,
         "dtype": "torch.float64", "classes": list(CLASSES), "bounds": None,
         "space": "inputs", "model": settings.model, "version": settings.version,
     }  # fmt: skip
@@ -80,7 +80,7 @@ def by_hand(kind, profile):
     if kind is cr.OutlierFlag:
         return (margin < 0.5).tolist()
     if kind is cr.ConformalSets:
-        return (profile.fit.softmax(1) >= 1 - 0.7).tolist()
+        return (profile.credence.softmax(1) >= 1 - 0.7).tolist()
     rows = zip(margin < 0.25, tamper < -1.5, failure < 1.5, strict=True)
     words = ("outlier", "tampered", "wrong class likely", "trust")
     return [words[[*map(bool, row), True].index(True)] for row in rows]
@@ -105,7 +105,7 @@ def test_a_stored_rule_decides_by_its_numbers(stored, profile):
 def test_other_versions_are_not_guessed_at(stored, change):
     kind, content, path = stored
     path.write_text(json.dumps({**content, **change}))
-    with pytest.raises(cr.FileFormatError, match=r"rule\.json"):
+    with pytest.raises(cr.errors.FileFormatError, match=r"rule\.json"):
         kind.load(path)
 
 
@@ -120,5 +120,7 @@ def test_weights_of_another_precision_are_the_same_and_others_are_not(stored, pr
         if same:
             getattr(rule, ask)(profile)
         else:
-            with pytest.raises(cr.InvalidArgumentError, match=r"the (weights|gamma) the threshold"):
+            with pytest.raises(
+                cr.errors.InvalidArgumentError, match=r"the (weights|gamma) the threshold"
+            ):
                 getattr(rule, ask)(profile)

@@ -54,10 +54,10 @@ def simulate(kind, count, risk, confidence, draws=DRAWS):
     for _ in range(draws):
         u, chance = torch.rand(2, count, generator=generator, dtype=torch.float64)
         try:
-            threshold = thresholds.for_risk(
+            threshold = thresholds.for_error_rate(
                 score_of(kind, u), chance >= rate(kind, u), risk, confidence
             )
-        except cr.InvalidArgumentError:
+        except cr.errors.InvalidArgumentError:
             continue
         true, coverage = true_risk(kind, threshold)
         broken += true > risk
@@ -92,15 +92,15 @@ def test_ties_are_accepted_or_not_as_they_were_tested():
     # 20 bad samples share the top score; the others are right. Nothing but everything is safe.
     score = torch.cat([torch.ones(20), torch.zeros(980)]).double()
     correct = torch.cat([torch.zeros(20), torch.ones(980)]).bool()
-    assert thresholds.for_risk(score, correct, 0.05, 0.95) == thresholds.EVERYTHING
-    with pytest.raises(cr.InvalidArgumentError, match="enough labelled samples"):
-        thresholds.for_risk(score, correct, 0.02, 0.95)
+    assert thresholds.for_error_rate(score, correct, 0.05, 0.95) == thresholds.EVERYTHING
+    with pytest.raises(cr.errors.InvalidArgumentError, match="enough labelled samples"):
+        thresholds.for_error_rate(score, correct, 0.02, 0.95)
 
 
 def test_a_threshold_lies_just_above_a_score_that_is_left_out():
     score = torch.arange(1000.0, dtype=torch.float64)
     correct = score >= 200
-    threshold = thresholds.for_risk(score, correct, 0.01, 0.95)
+    threshold = thresholds.for_error_rate(score, correct, 0.01, 0.95)
     below = math.nextafter(threshold, -math.inf)
     assert below in score.tolist()
     assert below >= 190
@@ -123,9 +123,9 @@ def test_as_many_samples_as_named_are_enough_and_one_less_is_not(risk, confidenc
     needed = thresholds.samples_needed(risk, confidence)
     right = torch.ones(needed, dtype=torch.bool)
     scores = torch.arange(needed, dtype=torch.float64)
-    assert thresholds.for_risk(scores, right, risk, confidence) == thresholds.EVERYTHING
-    with pytest.raises(cr.InvalidArgumentError, match=f"At least {needed} accepted"):
-        thresholds.for_risk(scores[1:], right[1:], risk, confidence)
+    assert thresholds.for_error_rate(scores, right, risk, confidence) == thresholds.EVERYTHING
+    with pytest.raises(cr.errors.InvalidArgumentError, match=f"At least {needed} accepted"):
+        thresholds.for_error_rate(scores[1:], right[1:], risk, confidence)
 
 
 @pytest.mark.parametrize("kind", ["monotone", "waves", "ties"])
@@ -134,16 +134,16 @@ def test_the_error_names_the_smallest_risk_that_can_be_promised(kind, unknown):
     u, chance = torch.rand(2, 400, generator=torch.Generator().manual_seed(3)).double()
     score, correct = score_of(kind, u), chance >= rate(kind, u)
     score[:unknown] = math.nan
-    with pytest.raises(cr.InvalidArgumentError, match="smallest risk") as caught:
-        thresholds.for_risk(score, correct, 1e-3, 0.9)
+    with pytest.raises(cr.errors.InvalidArgumentError, match="smallest risk") as caught:
+        thresholds.for_error_rate(score, correct, 1e-3, 0.9)
     named, coverage = map(
         float, re.findall(r"is ([\d.]+), at a coverage of ([\d.]+)\.", str(caught.value))[0]
     )
-    threshold = thresholds.for_risk(score, correct, named, 0.9)
+    threshold = thresholds.for_error_rate(score, correct, named, 0.9)
     assert float((score >= threshold).double().mean()) == pytest.approx(coverage, abs=0.006)
     digits = 10.0 ** (math.floor(math.log10(named)) - 1)
-    with pytest.raises(cr.InvalidArgumentError, match="smallest risk"):
-        thresholds.for_risk(score, correct, named - digits, 0.9)
+    with pytest.raises(cr.errors.InvalidArgumentError, match="smallest risk"):
+        thresholds.for_error_rate(score, correct, named - digits, 0.9)
 
 
 @pytest.mark.parametrize(("errors", "count"), [(0, 400), (1, 400), (30, 400), (380, 400), (0, 530)])
@@ -151,8 +151,8 @@ def test_the_named_risk_is_the_bound_of_clopper_and_pearson(errors, count):
     # one score for all: everything or nothing is accepted, by a test at a twentieth of 0.1
     correct = torch.arange(count) >= errors
     bound = stats.binomtest(errors, count).proportion_ci(0.99, "exact").high
-    with pytest.raises(cr.InvalidArgumentError, match="smallest risk") as caught:
-        thresholds.for_risk(torch.zeros(count).double(), correct, 1e-3, 0.9)
+    with pytest.raises(cr.errors.InvalidArgumentError, match="smallest risk") as caught:
+        thresholds.for_error_rate(torch.zeros(count).double(), correct, 1e-3, 0.9)
     unit = 10 ** (math.floor(math.log10(bound)) - 1)
     expected = math.ceil(bound / unit) * unit
     assert f"confidence is {expected:.2g}, at a coverage of 1." in str(caught.value)
@@ -160,17 +160,17 @@ def test_the_named_risk_is_the_bound_of_clopper_and_pearson(errors, count):
 
 def test_where_nothing_can_be_promised_the_error_says_so():
     wrong = torch.zeros(200, dtype=torch.bool)
-    with pytest.raises(cr.InvalidArgumentError, match="can promise no risk"):
-        thresholds.for_risk(torch.arange(200.0), wrong, 0.05, 0.95)
+    with pytest.raises(cr.errors.InvalidArgumentError, match="can promise no risk"):
+        thresholds.for_error_rate(torch.arange(200.0), wrong, 0.05, 0.95)
 
 
 def test_samples_without_a_score_promise_nothing():
     score = torch.full((500,), math.nan, dtype=torch.float64)
-    with pytest.raises(cr.InvalidArgumentError, match="0 samples"):
-        thresholds.for_risk(score, torch.ones(500, dtype=torch.bool), 0.05, 0.95)
+    with pytest.raises(cr.errors.InvalidArgumentError, match="0 samples"):
+        thresholds.for_error_rate(score, torch.ones(500, dtype=torch.bool), 0.05, 0.95)
     half = torch.where(torch.arange(500) % 2 == 0, math.nan, torch.arange(500.0)).double()
     right = ~half.isnan()  # those without a score are wrong, and must not count
-    assert thresholds.for_risk(half, right, 0.05, 0.95) == thresholds.EVERYTHING
+    assert thresholds.for_error_rate(half, right, 0.05, 0.95) == thresholds.EVERYTHING
 
 
 @pytest.mark.parametrize(("count", "alarms"), [(9, 0.1), (19, 0.1), (4, 0.5), (30, 0.07)])
@@ -201,7 +201,7 @@ def test_unsolved_inputs_that_are_flagged_count_as_false_alarms(count, alarms, h
         known = row[1:][~row[1:].isnan()]
         try:
             border = thresholds.for_false_alarms(row[1:], alarms, unsolved_are_flagged=True)
-        except cr.InvalidArgumentError:
+        except cr.errors.InvalidArgumentError:
             continue
         tried += 1
         flagged += not float(row[0]) >= border
@@ -218,18 +218,18 @@ def test_more_unsolved_inputs_than_the_rate_allows_are_refused():
     assert thresholds.for_false_alarms(score, 0.1, unsolved_are_flagged=True) == 9.0
     assert thresholds.for_false_alarms(score, 0.1) == 17.0
     score[9] = math.nan
-    with pytest.raises(cr.InvalidArgumentError, match=r"at most 9 of 99 samples .* got 10"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"at most 9 of 99 samples .* got 10"):
         thresholds.for_false_alarms(score, 0.1, unsolved_are_flagged=True)
 
 
 def test_a_percentage_is_told_as_a_share():
     for value, words in [(80, r"80 % is 0\.8"), (2.5, r"2\.5 % is 0\.025"), (-1, "one in twenty")]:
-        with pytest.raises(cr.InvalidArgumentError, match=words):
+        with pytest.raises(cr.errors.InvalidArgumentError, match=words):
             thresholds.check_share("coverage", value, closed=True)
 
 
 def test_too_few_ordinary_samples_for_a_rate_are_refused():
-    with pytest.raises(cr.InvalidArgumentError, match="at least 99 ordinary samples"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="at least 99 ordinary samples"):
         thresholds.for_false_alarms(torch.arange(98.0), 0.01)
     assert thresholds.for_false_alarms(torch.arange(99.0), 0.01) == 0.0
     assert thresholds.for_false_alarms(torch.arange(3.0), 1 - 1e-13) == 2.0
@@ -248,19 +248,19 @@ def test_a_coverage_is_met_by_as_few_samples_as_ties_allow(coverage, different):
 @pytest.mark.parametrize("bad", [0.0, 1.0, -0.1, 2, True, "0.5", None, math.nan])
 def test_shares_outside_of_their_range_are_refused(bad):
     score, right = torch.arange(10.0), torch.ones(10, dtype=torch.bool)
-    with pytest.raises(cr.InvalidArgumentError, match="`risk`"):
-        thresholds.for_risk(score, right, bad, 0.95)
-    with pytest.raises(cr.InvalidArgumentError, match="`confidence`"):
-        thresholds.for_risk(score, right, 0.05, bad)
-    with pytest.raises(cr.InvalidArgumentError, match="`false_alarms`"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`error_rate`"):
+        thresholds.for_error_rate(score, right, bad, 0.95)
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`confidence`"):
+        thresholds.for_error_rate(score, right, 0.05, bad)
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`false_alarms`"):
         thresholds.for_false_alarms(score, bad)
     if bad != 1.0 or bad is True:
-        with pytest.raises(cr.InvalidArgumentError, match="`coverage`"):
+        with pytest.raises(cr.errors.InvalidArgumentError, match="`coverage`"):
             thresholds.for_coverage(score, bad)
-    with pytest.raises(cr.InvalidArgumentError, match="none of them"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="none of them"):
         thresholds.for_coverage(torch.full((3,), math.nan), 0.5)
-    with pytest.raises(cr.InvalidArgumentError, match="`labels`"):
-        thresholds.for_risk(score, right[1:], 0.05, 0.95)
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`labels`"):
+        thresholds.for_error_rate(score, right[1:], 0.05, 0.95)
 
 
 @pytest.mark.parametrize(("first_error", "most"), [(0, 0), (33, 0), (34, 34), (200, 174)])
@@ -269,14 +269,14 @@ def test_where_samples_abound_the_error_says_how_many_can_be_accepted(first_erro
     correct = torch.ones(700, dtype=torch.bool)
     correct[first_error::20] = False
     assert thresholds.samples_needed(0.01, 0.95) > 297
-    with pytest.raises(cr.InvalidArgumentError) as caught:
-        thresholds.for_risk(score, correct, 0.01, 0.95)
+    with pytest.raises(cr.errors.InvalidArgumentError) as caught:
+        thresholds.for_error_rate(score, correct, 0.01, 0.95)
     text = str(caught.value)
     assert "Allow a larger risk, or bring more labelled samples." in text
     assert "ask for less" not in text
     assert f"accepts at most {most} of these 700 before the first error" in text
-    with pytest.raises(cr.InvalidArgumentError) as caught:
-        thresholds.for_risk(score[:200], correct[:200], 0.001, 0.95)
+    with pytest.raises(cr.errors.InvalidArgumentError) as caught:
+        thresholds.for_error_rate(score[:200], correct[:200], 0.001, 0.95)
     assert "before the first error" not in str(caught.value)  # 200 are too few, whoever is right
 
 
@@ -284,6 +284,6 @@ def test_a_sample_with_foreign_inputs_at_its_end_is_doubted():
     ordinary = torch.linspace(-2, 2, 300).double()
     thresholds.for_false_alarms(ordinary, 0.01)  # no warning, which would be an error here
     ordinary[:6] = -1e4
-    with pytest.warns(cr.CrediblyWarning, match="-1e\\+04, lies far below what is usual"):
+    with pytest.warns(cr.errors.CrediblyWarning, match="-1e\\+04, lies far below what is usual"):
         assert thresholds.for_false_alarms(ordinary, 0.01) == -1e4
     thresholds.for_false_alarms(ordinary, 0.05)  # the strange ones raise an alarm themselves

@@ -16,17 +16,17 @@ X[3, 0] = math.nan
 
 @pytest.fixture(scope="module")
 def profile():
-    return cr.credibility(CLF, X, gamma=30.0, solver=cr.LBFGS(steps=5))
+    return cr.credibility(CLF, X, gamma=30.0, solver=cr.solvers.LBFGS(steps=5))
 
 
 def rules(profile):
-    labels = profile.fit.nan_to_num(-1.0).argmax(1)
+    labels = profile.credence.nan_to_num(-1.0).argmax(1)
     return [
         cr.SelectiveClassifier.for_coverage(CLF, profile, 0.8),
-        cr.SelectiveClassifier.for_risk(CLF, profile, labels, 0.5, score="margin"),
+        cr.SelectiveClassifier.for_error_rate(CLF, profile, labels, 0.5, score="margin"),
         cr.SelectiveClassifier.for_alpha(CLF, profile, 0.3),
-        cr.Judge.learn(CLF, profile, false_alarms=0.1),
-        cr.OutlierFlag.learn(CLF, profile, false_alarms=0.1),
+        cr.Judge.fit(CLF, profile, false_alarms=0.1),
+        cr.OutlierFlag.fit(CLF, profile, false_alarms=0.1),
         cr.ConformalSets.fit(CLF, profile, labels, confidence=0.8),
     ]
 
@@ -49,8 +49,8 @@ def test_a_decision_prints_no_tensors(profile):
 
 
 def test_a_rule_that_accepts_everything_says_so_in_words(profile):
-    labels = profile.fit.nan_to_num(-1.0).argmax(1)
-    rule = cr.SelectiveClassifier.for_risk(CLF, profile, labels, 0.5)
+    labels = profile.credence.nan_to_num(-1.0).argmax(1)
+    rule = cr.SelectiveClassifier.for_error_rate(CLF, profile, labels, 0.5)
     assert rule.threshold == thresholds.EVERYTHING
     text = rule.decide(profile).summary() + repr(rule) + repr(rule.decide(profile))
     assert "e+308" not in text
@@ -72,5 +72,5 @@ def test_verdicts_and_statuses_print_as_words_and_stay_what_they_are(profile):
 
 def test_settings_print_one_weight_where_all_are_the_same(profile):
     assert repr(profile.settings).startswith("Settings(gamma 30 x 5, solver='LBFGS(")
-    many = cr.credibility(CLF, X[:3], weights=[1.0, 2, 3, 4, 5], solver=cr.LBFGS(steps=2))
+    many = cr.credibility(CLF, X[:3], weights=[1.0, 2, 3, 4, 5], solver=cr.solvers.LBFGS(steps=2))
     assert "weights of their own x 5" in repr(many.settings)

@@ -54,7 +54,7 @@ def test_the_demo_says_how_often_overturning_helps_and_how_often_it_harms(demo):
 
     profile, labels = cr.Profile.load(out / "profiles.safetensors"), load_sample().labels[:40]
     lost = corrected = harmed = 0
-    for fit, credible, truth in zip(profile.fit, profile.credibility, labels, strict=True):
+    for fit, credible, truth in zip(profile.credence, profile.credibility, labels, strict=True):
         before, after = int(fit.argmax()), int(credible.argmax())
         lost += before != after
         corrected += before != after == int(truth)
@@ -73,11 +73,11 @@ def test_the_words_of_the_demo_page_about_abstaining_agree(demo):
 
 
 def test_the_coverage_of_the_demo_is_drawn_as_in_evaluate(demo):
-    from credibly.decide.coverage import accuracy_against_coverage
+    from credibly.metrics.coverage import accuracy_against_coverage
     from credibly.report import figures
 
     profile = cr.Profile.load(demo[0] / "profiles.safetensors")
-    curve = accuracy_against_coverage(profile.fit.amax(1), profile.fit.argmax(1) == 0)
+    curve = accuracy_against_coverage(profile.credence.amax(1), profile.credence.argmax(1) == 0)
     (panel,) = figures.coverage({"one": curve}).axes
     assert panel.get_xlim() == (0, 100)
 

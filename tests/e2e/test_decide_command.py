@@ -62,11 +62,11 @@ def made(tmp_path_factory):
 
 def save_rules(known):
     clf = cr.load_classifier("model.py:net", classes=CLASSES).classifier
-    labels = known.fit.argmax(1).where(torch.arange(60) % 5 > 0, torch.arange(60) % 3)
+    labels = known.credence.argmax(1).where(torch.arange(60) % 5 > 0, torch.arange(60) % 3)
     cr.SelectiveClassifier.for_coverage(clf, known, 0.6).save("rule.json")
     cr.SelectiveClassifier.for_alpha(clf, known, 0.2).save("alpha.json")
-    cr.Judge.learn(clf, known, false_alarms=0.1, doubted=0.2).save("judge.json")
-    cr.OutlierFlag.learn(clf, known, false_alarms=0.3).save("flag.json")
+    cr.Judge.fit(clf, known, false_alarms=0.1, doubted=0.2).save("judge.json")
+    cr.OutlierFlag.fit(clf, known, false_alarms=0.3).save("flag.json")
     cr.ConformalSets.fit(clf, known, labels, confidence=0.8).save("sets.json")
 
 
@@ -139,7 +139,7 @@ def test_a_judge_answers_what_is_to_be_trusted(folder, new, capsys):
 def test_a_flag_answers_what_is_not_flagged(folder, new):
     frame = decided("flag.json", folder / "out.parquet")
     flag = cr.OutlierFlag.load("flag.json")
-    shift = (new.credibility - new.fit).norm(dim=1)
+    shift = (new.credibility - new.credence).norm(dim=1)
     np.testing.assert_allclose(frame["score"], shift.numpy())
     assert frame["flagged"].tolist() == (~(shift >= flag.threshold)).tolist()
     assert (frame["accepted"] == ~frame["flagged"]).all()

@@ -63,7 +63,9 @@ def test_score_answers_as_the_model_does(model, data, options):
     assert credibly("score", "model.skops", data, *options, "--gamma", "1", "--out", "o.pq") == 0
     frame = pd.read_parquet("o.pq")
     expected = model.predict_log_proba(X)
-    np.testing.assert_allclose(frame[["fit.no", "fit.yes"]], expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        frame[["credence.no", "credence.yes"]], expected, rtol=1e-9, atol=1e-12
+    )
     assert frame["predicted"].tolist() == model.predict(X).tolist()
     stored = json.loads(pq.read_schema("o.pq").metadata[b"settings"])
     assert stored["settings"]["data columns"] == NAMES
@@ -72,7 +74,7 @@ def test_score_answers_as_the_model_does(model, data, options):
 @pytest.mark.usefixtures("folder")
 def test_score_in_python_does_the_same(model):
     cr.score(cr.from_sklearn(model), "x.csv", "o.pq", gamma=1.0)
-    found = pd.read_parquet("o.pq")[["fit.no", "fit.yes"]]
+    found = pd.read_parquet("o.pq")[["credence.no", "credence.yes"]]
     np.testing.assert_allclose(found, model.predict_log_proba(X), rtol=1e-9, atol=1e-12)
 
 
@@ -88,10 +90,10 @@ def test_the_names_of_a_space_are_as_good_as_those_of_a_fit(bare):
     cr.score(clf, "x.csv", "o.pq", gamma=1.0)
     expected = cr.credibility(clf, X.to_numpy(), gamma=1.0)
     frame = pd.read_parquet("o.pq")
-    np.testing.assert_array_equal(frame[["fit.no", "fit.yes"]], expected.fit)
+    np.testing.assert_array_equal(frame[["credence.no", "credence.yes"]], expected.credence)
     np.testing.assert_array_equal(frame["risk"], expected.risk)
     X.assign(number=1.0).to_csv("more.csv", index=False)
-    with pytest.raises(cr.InvalidArgumentError, match=r"'number' in more.csv, too"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"'number' in more.csv, too"):
         cr.score(clf, "more.csv", "p.pq", gamma=1.0)
 
 
@@ -106,7 +108,7 @@ def test_evaluate_and_inspect_do_the_same(model, capsys):
     right = float((model.predict(X) == Y).mean())
     assert found["sets"]["ordinary"]["accuracy"]["model"] == pytest.approx(right)
     assert found["settings"]["data"]["columns"] == NAMES
-    rows = cr.read_study("o")["outliers far"]
+    rows = cr.study.read_study("o")["outliers far"]
     assert rows.predicted.tolist() == (model.predict(far[NAMES]) == "yes").astype(int).tolist()
     assert credibly("inspect", "model.skops", "x.csv", "--drop", "truth") == 0
     said = capsys.readouterr().out
@@ -144,7 +146,7 @@ def test_other_columns_are_refused_by_name(folder, capsys, table, options, words
 def test_a_model_without_names_takes_the_order_of_the_file():
     bare = LogisticRegression().fit(X.to_numpy(), Y)
     cr.score(cr.from_sklearn(bare), "x.csv", "o.pq", gamma=1.0)
-    found = pd.read_parquet("o.pq")[["fit.no", "fit.yes"]]
+    found = pd.read_parquet("o.pq")[["credence.no", "credence.yes"]]
     other = bare.predict_log_proba(X[["a", NAMES[0], "b"]].to_numpy())
     np.testing.assert_allclose(found, other, rtol=1e-9, atol=1e-12)
 

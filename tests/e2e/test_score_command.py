@@ -256,7 +256,7 @@ def test_effort_is_that_of_the_solver_and_part_of_the_settings(capsys, monkeypat
     assert "solver was Hybrid(effort=0.5" in capsys.readouterr().err
     assert credibly(*command, "--effort", "0.5") == 0
     stored = json.loads(pq.read_schema("o.parquet").metadata[b"settings"])
-    assert stored["settings"]["solver"] == repr(cr.Hybrid(effort=0.5))
+    assert stored["settings"]["solver"] == repr(cr.solvers.Hybrid(effort=0.5))
 
 
 def test_advice_names_options_and_not_python():
@@ -348,7 +348,7 @@ def test_weights_bounds_limit_and_images(capsys):
     frame = pd.read_parquet("o.parquet")
     assert frame["id"].tolist() == [*(f"{k}.png" for k in range(6)), "9.png"]
     assert frame["status"].tolist()[-1] == "unreadable file"
-    assert frame.iloc[-1][["credibility.left", "fit.left", "risk"]].isna().all()
+    assert frame.iloc[-1][["credibility.left", "credence.left", "risk"]].isna().all()
     said = capsys.readouterr().out
     assert "1 unreadable file: The file could not be read as an image" in said
     assert "NaN or infinity" not in said

@@ -15,7 +15,7 @@ EXCEPTIONS = {}
 
 @parametrize_with_checks(
     [
-        cr.CredibilityClassifier(LogisticRegression(), solver=cr.LBFGS(steps=3)),
+        cr.CredibilityClassifier(LogisticRegression(), solver=cr.solvers.LBFGS(steps=3)),
         cr.CredibilityClassifier(make_pipeline(StandardScaler(), SVC()), gamma=1.0),
     ],
     expected_failed_checks=lambda _: EXCEPTIONS,

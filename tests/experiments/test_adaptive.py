@@ -155,11 +155,14 @@ def test_thresholds_come_from_held_out_images_alone(finished, subject):
     sample = load_sample()
     held = sample.images[-12:]
     assert not any(torch.equal(a, b) for a in subject.x for b in held)
-    clf, solver = cr.Classifier(sample.net), cr.Hybrid(effort=0.1)
+    clf, solver = cr.Classifier(sample.net), cr.solvers.Hybrid(effort=0.1)
     gamma = cr.auto_gamma(clf, held)
     assert found["gamma"] == pytest.approx(gamma, rel=1e-5)
     profile = cr.credibility(clf, held, gamma=found["gamma"], solver=solver)
-    for letter, score in (("A", cr.failure_score(profile)), ("T", cr.tamper_score(profile))):
+    for letter, score in (
+        ("A", cr.scores.failure_score(profile)),
+        ("T", cr.scores.tamper_score(profile)),
+    ):
         ranked = sorted(score(profile).tolist(), reverse=True)
         kept = {"A": 11, "T": 12}[letter]  # at least 90 and 95 % of 12
         assert found["thresholds"][letter] == pytest.approx(ranked[kept - 1], rel=1e-3)
@@ -174,7 +177,7 @@ def test_one_solve_gives_the_verdicts_of_every_system(subject):
 
 
 def test_targets_in_one_batch_are_those_one_after_the_other(subject):
-    attack = cr.TransferAPGD(
+    attack = cr.attacks.TransferAPGD(
         eps=0.05, bounds=(0.0, 1.0), steps=3, kinds=("dlr-targeted",), targets=3
     )
     together = Targets(attack, subject.clf, subject.x, subject.labels)()
@@ -203,7 +206,7 @@ def test_an_independent_network_gives_rows_of_its_own(finished, subject):
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_points_on_the_way_back_stay_inside(subject, norm):
-    attack = cr.PGD(eps=0.05, norm=norm, bounds=(0.0, 1.0), steps=2)
+    attack = cr.attacks.PGD(eps=0.05, norm=norm, bounds=(0.0, 1.0), steps=2)
     points = ScaledBack(attack, subject.clf, subject.x, subject.labels)()
     shift = (points.double() - subject.x.double()).flatten(2)
     size = shift.abs().amax(2) if norm == "linf" else shift.norm(dim=2)
@@ -216,7 +219,7 @@ def test_points_on_the_way_back_stay_inside(subject, norm):
 
 def test_deepfool_is_that_of_foolbox(subject):
     found = DeepFool()(subject.clf, subject.x, subject.labels)
-    known = cr.minimum_norm_attacks(
+    known = cr.attacks.minimum_norm_attacks(
         subject.clf, subject.x, bounds=(0.0, 1.0), attacks=["deepfool"], labels=subject.labels
     )["deepfool"]
     sizes = [(inputs - subject.x).flatten(1).norm(dim=1) for inputs in (found, known)]

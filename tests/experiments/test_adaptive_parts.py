@@ -26,7 +26,7 @@ def test_samples_without_a_score_do_not_set_thresholds(monkeypatch):
             return {}
 
     for name in ("failure_score", "tamper_score"):
-        monkeypatch.setattr(cr, name, lambda _profile: Score())
+        monkeypatch.setattr(cr.scores, name, lambda _profile: Score())
     monkeypatch.setattr(cr, "credibility", lambda *_args, **_settings: None)
     monkeypatch.setattr(adaptive, "COVERAGE", {"A": 0.5, "T": 1.0})
     given = adaptive.parsed(["--out", "x"])

@@ -11,11 +11,11 @@ from safetensors import safe_open
 from torch import nn
 
 import credibly as cr
+from credibly.baselines.catalogue import MaxLogitPNorm, TemperatureScaled
 from credibly.data.sample import load_sample
 from credibly.decide.scores import SCORES
-from credibly.evaluate.baselines import MaxLogitPNorm, TemperatureScaled
-from credibly.evaluate.study import read_study
-from credibly.model.fingerprint import digest_of_tensor
+from credibly.io.fingerprints import digest_of_tensor
+from credibly.study.study import read_study
 from experiments import evidence, evidence_sets, evidence_subject, evidence_tables
 from experiments.evidence_subject import Labelled
 from tests.reference import models
@@ -63,7 +63,7 @@ def test_what_is_chosen_comes_from_the_held_out_images(folder, held_out):
         TemperatureScaled.fit(logits, labels).temperature, rel=1e-5
     )
     right = logits.argmax(1) == labels
-    areas = {p: cr.aurc(MaxLogitPNorm(p=p).of_logits(logits), right) for p in range(1, 11)}
+    areas = {p: cr.metrics.aurc(MaxLogitPNorm(p=p).of_logits(logits), right) for p in range(1, 11)}
     assert areas[chosen["power"]] == min(areas.values())
     assert chosen["held_out"] == digest_of_tensor(images)
     for name in ("study.json", "held-out/study.json"):
@@ -78,7 +78,7 @@ def test_the_sets_asked_for_are_there(folder):
     assert set(read_study(folder / "held-out")) == {"held-out", "PGD 0.001", "uniform noise"}
     assert len(rows["clean"].labels) == 30
     assert not bool(rows["DeepFool"].correct.any())
-    assert set(rows["clean"].scores["noise vote (rival)"].tolist()) <= {0.0, 0.5, 1.0}
+    assert set(rows["clean"].scores["noise vote (baseline)"].tolist()) <= {0.0, 0.5, 1.0}
     with safe_open(folder / "pgd-0.001.safetensors", "pt") as file:
         words = file.metadata()["inputs"]
     assert "PGD(" in words
@@ -87,17 +87,17 @@ def test_the_sets_asked_for_are_there(folder):
 
 def test_other_inputs_are_noticed(folder, held_out):
     words = ["--out", str(folder), "--held-out", str(held_out[0]), "--votes", "2"]
-    with pytest.raises(cr.InvalidArgumentError, match="parts with inputs sha256"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="parts with inputs sha256"):
         evidence.main([*words, "--sizes", "29", *SIZES[1:], "--sets", "clean"])
-    with pytest.raises(cr.InvalidArgumentError, match="parts with inputs made: PGD"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="parts with inputs made: PGD"):
         evidence.main([*words, "--sizes", "30", "6", "7", "8", "6", "--sets", "PGD 0.001"])
-    with pytest.raises(cr.InvalidArgumentError, match="a folder whose votes is 2"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="a folder whose votes is 2"):
         evidence.main([*words, "--votes", "3"])
-    with pytest.raises(cr.InvalidArgumentError, match="a folder whose held_out"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="a folder whose held_out"):
         evidence.main(["--out", str(folder), "--votes", "2"])
-    with pytest.raises(cr.InvalidArgumentError, match=r"`--sets`.*\['PGD 7'\]"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`--sets`.*\['PGD 7'\]"):
         evidence.main([*words, "--sets", "PGD 7"])
-    with pytest.raises(cr.InvalidArgumentError, match=r"`--near`.*left_out"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`--near`.*left_out"):
         evidence.main([*words, "--near"])
 
 
@@ -123,7 +123,9 @@ def test_a_profile_knows_the_p_norm_and_the_odds():
     profile = cr.credibility(clf, x, gamma=30.0)
     assert torch.allclose(SCORES["p_norm"](profile), MaxLogitPNorm()(clf, x), rtol=1e-9)
     for rival in (MaxLogitPNorm(), MaxLogitPNorm(p=7), TemperatureScaled(temperature=1.7)):
-        assert torch.allclose(rival.of_logits(profile.fit), rival(clf, x), rtol=1e-9, atol=1e-12)
+        assert torch.allclose(
+            rival.of_logits(profile.credence), rival(clf, x), rtol=1e-9, atol=1e-12
+        )
 
 
 def test_near_outliers_are_the_classes_left_out(monkeypatch):
@@ -147,7 +149,7 @@ def test_near_outliers_are_the_classes_left_out(monkeypatch):
     assert found.held_out.labels.tolist() == [3, 0]  # of 4, 9, 3, 0: the last four of training
     assert torch.equal(found.held_out.images, data.images[[3, 0]])
     del facts["held_out"]
-    with pytest.raises(cr.InvalidArgumentError, match=r"`--held-out`.*not trained on"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`--held-out`.*not trained on"):
         evidence_subject.load(argparse.Namespace(**given, **rest))
 
 
@@ -171,7 +173,7 @@ def test_images_of_other_sets_take_the_form_of_these(tmp_path):
     assert flat.mean().item() == pytest.approx(colour.mean().item(), abs=0.02)
     assert torch.equal(evidence_subject.fitted(colour, colour), colour)
     np.savez(tmp_path / "bad.npz", images=random.random((2, 4, 4)), labels=np.zeros(2))
-    with pytest.raises(cr.InvalidArgumentError, match=r"`images`.*uint8.*float64"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`images`.*uint8.*float64"):
         evidence_subject.labelled_file(tmp_path / "bad.npz")
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import credibly as cr
-from credibly.decide import metrics
-from credibly.decide.bootstrap import bootstrap, paired_difference
 from credibly.decide.scores import SCORES
-from credibly.evaluate.study import Rows
+from credibly.metrics import measures as metrics
+from credibly.metrics.intervals import bootstrap, paired_difference
+from credibly.study.study import Rows
 from experiments import evidence_columns as columns
 from experiments.evidence_choose import choose
 from experiments.evidence_columns import DEFAULT, PAIR, RIVALS, SOFTMAX, Scale
@@ -84,16 +84,16 @@ def test_group_means_and_their_differences(rows, held, found):
     names = ["contrast 1", "rotation 2"]
     group = found["groups"]["damaged, severity 1-2"]
     assert group["sets"] == 2
-    by_hand = [cr.aurc(default_of(rows[n], held), rows[n].correct) for n in names]
+    by_hand = [cr.metrics.aurc(default_of(rows[n], held), rows[n].correct) for n in names]
     assert group["aurc"][DEFAULT] == pytest.approx(sum(by_hand) / 2)
-    best = [cr.aurc(rows[n].scores["ratio"], rows[n].credible_correct) for n in names]
+    best = [cr.metrics.aurc(rows[n].scores["ratio"], rows[n].credible_correct) for n in names]
     assert group["aurc"]["most credible class"] == pytest.approx(sum(best) / 2)
 
     def gap(index):
         pick = index.long()
         areas = [
-            cr.aurc(default_of(rows[n], held)[pick], rows[n].correct[pick])
-            - cr.aurc(rows[n].scores[RIVALS[SOFTMAX]][pick], rows[n].correct[pick])
+            cr.metrics.aurc(default_of(rows[n], held)[pick], rows[n].correct[pick])
+            - cr.metrics.aurc(rows[n].scores[RIVALS[SOFTMAX]][pick], rows[n].correct[pick])
             for n in names
         ]
         return sum(areas) / 2
@@ -108,7 +108,7 @@ def test_a_group_of_one_is_the_paired_bootstrap(rows, held, found):
     clean = rows["clean"]
     for other in (SOFTMAX, columns.MARGIN, columns.P_NORM):
         gap = paired_difference(
-            cr.aurc, default_of(clean, held), clean.scores[RIVALS[other]], clean.correct,
+            cr.metrics.aurc, default_of(clean, held), clean.scores[RIVALS[other]], clean.correct,
             n=PLAN.resamples, seed=PLAN.seed,
         )  # fmt: skip
         numbers = found["groups"]["clean"]["differences"][f"{DEFAULT} less {other}"]
@@ -161,7 +161,12 @@ def test_outliers_and_tampering(rows, held, scale):
     assert list(table) == ["MNIST"]
     one = table["MNIST"]["scores"]["shift (default)"]
     whole = bootstrap(
-        cr.auroc, -mnist["shift"], -clean["shift"], n=PLAN.resamples, seed=PLAN.seed, paired=False
+        cr.metrics.auroc,
+        -mnist["shift"],
+        -clean["shift"],
+        n=PLAN.resamples,
+        seed=PLAN.seed,
+        paired=False,
     )
     assert one["auroc"] == pytest.approx([whole.value, whole.low, whole.high], abs=1e-6)
     assert one["aupr"] == pytest.approx(metrics.aupr(-mnist["shift"], -clean["shift"]))
@@ -170,14 +175,14 @@ def test_outliers_and_tampering(rows, held, scale):
     )
     assert one["fpr95"] == pytest.approx(metrics.fpr_at_tpr(-mnist["shift"], -clean["shift"]))
     gap, low, high = table["MNIST"]["default less"]["energy"]
-    rival = cr.auroc(-mnist["energy (rival)"], -clean["energy (rival)"])
+    rival = cr.metrics.auroc(-mnist["energy (baseline)"], -clean["energy (baseline)"])
     assert gap == pytest.approx(whole.value - rival)
     assert low <= gap <= high
     middle = held["held-out"].scores["shift"].quantile(0.5)  # not that of the test images
     tampered = detection(rows, "attacked", columns.tamper_columns, scale, PLAN)["PGD 0.03"]
     far, near = ((p.scores["shift"] - middle).abs() for p in (rows["PGD 0.03"], rows["clean"]))
     value = tampered["scores"]["two-sided shift"]["auroc"][0]
-    assert value == pytest.approx(cr.auroc(far, near))
+    assert value == pytest.approx(cr.metrics.auroc(far, near))
     assert "two-sided shift + elasticity + softmax_ratio (default)" in tampered["scores"]
 
 
@@ -188,7 +193,7 @@ def test_a_sample_without_a_profile_is_left_out_for_all(rows, scale):
     holed = Rows("ordinary", clean.labels, clean.predicted, clean.credible, gaps, clean.facts)
     table = failures({"clean": holed}, scale, Draws(resamples=5))
     kept = torch.arange(120) != 4
-    area = cr.aurc(clean.scores[RIVALS[SOFTMAX]][kept], clean.correct[kept])
+    area = cr.metrics.aurc(clean.scores[RIVALS[SOFTMAX]][kept], clean.correct[kept])
     assert table["groups"]["clean"]["samples"] == table["sets"]["clean"]["samples"] == 119
     assert table["groups"]["clean"]["aurc"][SOFTMAX] == pytest.approx(area)
     assert table["sets"]["clean"]["A"][SOFTMAX]["aurc"][0] == pytest.approx(area)
@@ -198,7 +203,9 @@ def test_candidates_are_ranked_on_held_out_sets(held, scale):
     found = choose(held, scale)
     clean = held["held-out"]
     one = found["failures"]["softmax_ratio + 0.5 predicted_ratio"]
-    assert one["aurc"]["clean"] == pytest.approx(cr.aurc(default_of(clean, held), clean.correct))
+    assert one["aurc"]["clean"] == pytest.approx(
+        cr.metrics.aurc(default_of(clean, held), clean.correct)
+    )
     assert one["less default"] == [0, 0, 0]
     base = found["failures"]["max_softmax"]
     ratios = [one["aurc"][g] / base["aurc"][g] for g in base["aurc"]]
@@ -209,20 +216,22 @@ def test_candidates_are_ranked_on_held_out_sets(held, scale):
     assert len(found["failures"]) == 4 * 7
     noise, usual = (held[n].scores for n in ("uniform noise", "held-out"))
     value = found["outliers"]["energy"]["auroc"]["uniform noise"]
-    assert value == pytest.approx(cr.auroc(-noise["energy (rival)"], -usual["energy (rival)"]))
+    assert value == pytest.approx(
+        cr.metrics.auroc(-noise["energy (baseline)"], -usual["energy (baseline)"])
+    )
     assert set(found["tampering"]["two-sided gain"]["auroc"]) == {"PGD 0.001"}
 
 
 def test_damaged_sets_of_other_images_are_refused(rows, scale):
     odd = {**rows, "rotation 1": made_up("shifted", 31, 12)}
-    with pytest.raises(cr.InvalidArgumentError, match=r"same images.*30, 31"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"same images.*30, 31"):
         failures(odd, scale, PLAN)
 
 
 def test_missing_parts_are_named(rows, tmp_path):
-    with pytest.raises(cr.FileFormatError, match="no part of a study"):
+    with pytest.raises(cr.errors.FileFormatError, match="no part of a study"):
         columns.read_parts(tmp_path)
-    with pytest.raises(cr.FileFormatError, match="one ordinary set"):
+    with pytest.raises(cr.errors.FileFormatError, match="one ordinary set"):
         columns.ordinary({"MNIST": rows["MNIST"]})
 
 

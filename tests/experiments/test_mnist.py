@@ -47,7 +47,7 @@ def test_other_bytes_are_refused(arrays, tmp_path, what):
         if name == what:
             wrong.flat[-1] ^= 1
         (tmp_path / mnist.FILES[name]).write_bytes(idx(wrong))
-    with pytest.raises(cr.FileFormatError, match=f"not the test {what} of MNIST"):
+    with pytest.raises(cr.errors.FileFormatError, match=f"not the test {what} of MNIST"):
         mnist.load(tmp_path)
 
 
@@ -55,7 +55,7 @@ def test_the_published_content_is_not_what_is_made_up(arrays, tmp_path, monkeypa
     for name, array in arrays.items():
         (tmp_path / mnist.FILES[name]).write_bytes(idx(array))
     monkeypatch.undo()
-    with pytest.raises(cr.FileFormatError, match="not the test images of MNIST"):
+    with pytest.raises(cr.errors.FileFormatError, match="not the test images of MNIST"):
         mnist.load(tmp_path)
 
 

@@ -166,7 +166,9 @@ def test_the_attack_keeps_the_bounds_of_each_channel():
                      for a, b in zip(low, high, strict=True)])[None].repeat(2, 1, 1, 1)  # fmt: skip
     labels = torch.tensor([0, 2])
     box = (low, high)
-    attack = cr.PGD(eps=0.3, step_size=0.1, steps=7, bounds=box, random_start=False, restarts=1)
+    attack = cr.attacks.PGD(
+        eps=0.3, step_size=0.1, steps=7, bounds=box, random_start=False, restarts=1
+    )
     found = attack.all_restarts(clf, x, labels)[0]
     least, most = (torch.tensor(v).double().reshape(3, 1, 1) for v in (low, high))
     y = x.clone()
@@ -178,7 +180,7 @@ def test_the_attack_keeps_the_bounds_of_each_channel():
         y = torch.minimum(torch.maximum(y, least), most)
     assert torch.allclose(found, y, atol=1e-12)
     assert bool((found == most).any())
-    started = cr.PGD(eps=0.3, step_size=0.1, steps=3, bounds=box, restarts=4)
+    started = cr.attacks.PGD(eps=0.3, step_size=0.1, steps=3, bounds=box, restarts=4)
     many = started.all_restarts(clf, x, labels)
     assert many.shape == (4, 2, 3, 2, 2)
     assert bool(((many >= least - 1e-12) & (many <= most + 1e-12)).all())

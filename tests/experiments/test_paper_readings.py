@@ -20,7 +20,7 @@ def test_algorithm_1_is_that_of_the_paper(start):
     weight, clf = linear()
     x0 = torch.randn(5, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     gamma, eta = 20.0, 0.01
-    solver = cr.ArrowHurwicz(primal_step=eta, initial=start)
+    solver = cr.solvers.ArrowHurwicz(primal_step=eta, initial=start)
     found = run_algorithm_1(clf, x0, gamma, solver, (3, 8))
 
     def losses(x):
@@ -55,7 +55,7 @@ def test_what_ends_above_its_start_or_nowhere_diverged():
 def test_a_step_that_is_too_long_is_seen_to_diverge(step):
     weight, clf = linear()
     x0 = torch.randn(5, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    solver = cr.ArrowHurwicz(primal_step=step, initial="ones")
+    solver = cr.solvers.ArrowHurwicz(primal_step=step, initial="ones")
     found = run_algorithm_1(clf, x0, 20.0, solver, (200,))
     start = (x0 @ weight).log_softmax(1)
     for which, expected in (("last", step > 1), ("best", False)):

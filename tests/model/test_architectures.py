@@ -106,13 +106,13 @@ def test_a_vision_transformer_of_torchs_own_layers(frozen):
     # the fast path of eval mode has no backward, and must neither be taken nor be switched off
     assert torch.backends.mha.get_fastpath_enabled()
     with torch.no_grad():
-        assert torch.allclose(-functional.log_softmax(net(images), 1), -profile.fit)
+        assert torch.allclose(-functional.log_softmax(net(images), 1), -profile.credence)
 
 
 def test_attention_is_differentiated_twice_where_that_is_needed():
     net, images = ready(SmallViT(), spread=2.0), drawn(2, 1, 8, 8, seed=3)
     clf = cr.Classifier(net)
-    exact = cr.LBFGS(tolerance=1e-10, steps=2000)
+    exact = cr.solvers.LBFGS(tolerance=1e-10, steps=2000)
     gamma = cr.auto_gamma(clf, images)
     profile = cr.credibility(clf, images, gamma=gamma, solver=exact)
     tracked = images.clone().requires_grad_(True)
@@ -199,7 +199,7 @@ def test_gauss_newton_follows_the_samples_it_still_works_on():
     tokens = torch.randint(1, 20, (6, 5), generator=torch.Generator().manual_seed(1))
     clf = cr.Classifier(net, module="embedding")
     gamma = cr.auto_gamma(clf, tokens)
-    few = cr.GaussNewton(steps=12)
+    few = cr.solvers.GaussNewton(steps=12)
     other = cr.credibility(clf, tokens, gamma=gamma, solver=few)
     assert bool(other.usable.all())
     alone = cr.credibility(clf, tokens[:1], gamma=gamma, solver=few)
@@ -256,11 +256,13 @@ def test_complex_numbers_inside_a_network():
 
 def test_a_module_in_half_precision_is_refused():
     net = WordNet(BODIES["convolution"]()).to(torch.bfloat16).eval()
-    with pytest.raises(cr.ModelError, match=r"bfloat16.*net.float\(\)"):
+    with pytest.raises(cr.errors.ModelError, match=r"bfloat16.*net.float\(\)"):
         cr.credibility(cr.Classifier(net, module="embedding"), torch.ones(2, 4).long(), gamma=1.0)
 
 
 def test_a_model_that_fails_on_its_inputs_says_so():
     net = ready(WordNet(BODIES["gru"]()))
-    with pytest.raises(cr.ModelError, match="the model failed on the inputs with IndexError"):
+    with pytest.raises(
+        cr.errors.ModelError, match="the model failed on the inputs with IndexError"
+    ):
         cr.credibility(cr.Classifier(net, module="embedding"), torch.full((2, 4), 99), gamma=1.0)

@@ -5,10 +5,11 @@ import torch
 from torch import nn
 
 import credibly as cr
-from credibly import Classifier, InvalidArgumentError, Space, bind
+from credibly import Classifier, Space, bind
+from credibly.errors import InvalidArgumentError
 from tests.reference import models
 
-EXACT = cr.LBFGS(tolerance=1e-11, steps=2000)
+EXACT = cr.solvers.LBFGS(tolerance=1e-11, steps=2000)
 
 
 class Words(nn.Module):
@@ -53,7 +54,7 @@ def test_it_equals_the_tail_on_features_computed_by_hand(net, scale):
     tail = Classifier(lambda u: net.tail((u * scale).flatten(1)))
     by_hand = cr.credibility(tail, features / scale, gamma="auto", solver=EXACT)
     assert profile.gamma == pytest.approx(by_hand.gamma, rel=1e-12)
-    for name in ("credibility", "fit", "risk"):
+    for name in ("credibility", "credence", "risk"):
         assert close(getattr(profile, name), getattr(by_hand, name)), name
     assert torch.equal(profile.x0, features)
     assert close(profile.perturbed, by_hand.perturbed * scale)
@@ -69,13 +70,13 @@ def test_all_doors_take_the_bound_one(net):
     assert profile.settings.space == "output of module 'front.words'"
     assert bool(cr.certify(clf, ids, profile.perturbed, gamma=50.0).holds().all())
     assert bool(cr.certify(bound, None, profile.perturbed, gamma=50.0).holds().all())
-    assert bool(cr.try_tradeoff(bound, profile, directions=3).holds().all())
+    assert bool(cr.theory.check_tradeoff(bound, profile, directions=3).holds().all())
     near = cr.credibility(clf, ids, gamma=1000.0, solver=EXACT)
-    answer = cr.solve_constrained(clf, ids, near.credibility)
+    answer = cr.theory.solve_constrained(clf, ids, near.credibility)
     assert close(answer.x, near.perturbed, 1e-5)
     assert close(cr.attached_credibility(bound, profile).detach(), profile.credibility, 1e-10)
     with pytest.raises(InvalidArgumentError, match=r"^`clf`.*not bound.*bind\(clf, x\)"):
-        cr.try_tradeoff(clf, profile)
+        cr.theory.check_tradeoff(clf, profile)
     chosen = (slice(0, 1), torch.tensor([3, 1]), torch.tensor([False, False, True, False]))
     parts = [cr.credibility(bound.select(rows), gamma=50.0, solver=EXACT) for rows in chosen]
     joined = torch.cat([part.credibility for part in parts])
@@ -125,12 +126,12 @@ class Odd(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("name", "came"),
+    ("name", "got"),
     [("twice", "2 calls"), ("left_out", "0 calls"), ("pair", "a tuple"), ("numbers", "int64")],
 )
-def test_modules_that_cannot_be_moved_are_refused(name, came):
+def test_modules_that_cannot_be_moved_are_refused(name, got):
     net = Odd().double().eval()
-    with pytest.raises(InvalidArgumentError, match=f"^`module`.*runs once.*'{name}' with.*{came}"):
+    with pytest.raises(InvalidArgumentError, match=f"^`module`.*runs once.*'{name}' with.*{got}"):
         bind(Classifier(net, module=name), models.inputs(4, 3))
     assert hooks(net) == 0
 
@@ -171,7 +172,7 @@ def test_token_numbers_without_a_module_name_the_layer_to_move(net):
 @pytest.mark.parametrize("module", [None, "front.words"])
 def test_token_numbers_as_floats_are_refused_with_a_remedy_that_works(net, module):
     floats = tokens().double()
-    with pytest.raises(cr.ModelError) as caught:
+    with pytest.raises(cr.errors.ModelError) as caught:
         cr.credibility(Classifier(net, module=module), floats, gamma=1.0)
     assert caught.value.remedy.endswith(
         "Classifier(net, module='front.words', preprocess=torch.Tensor.long)."

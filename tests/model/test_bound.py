@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 import credibly as cr
-from credibly import Classifier, InvalidArgumentError, Space, bind
+from credibly import Classifier, Space, bind
+from credibly.errors import InvalidArgumentError
 from tests.reference import models
 
-EXACT = cr.LBFGS(tolerance=1e-11, steps=2000)
+EXACT = cr.solvers.LBFGS(tolerance=1e-11, steps=2000)
 SCALE = torch.tensor([0.5, 2.0, 1.0, 0.1, 3.0, 1.5, 0.7, 1.1], dtype=torch.float64)
 GAMMA = 30.0
 Pair = namedtuple("Pair", ["left", "right"])  # noqa: PYI024
@@ -27,7 +28,7 @@ def close(left, right, tolerance=1e-8):
 
 
 def same_profiles(left, right, *, tolerance=1e-8):
-    for name in ("credibility", "fit", "risk", "multipliers"):
+    for name in ("credibility", "credence", "risk", "multipliers"):
         assert close(getattr(left, name), getattr(right, name), tolerance), name
     return True
 
@@ -190,7 +191,7 @@ def test_several_leaves_move_and_the_rest_passes_through(mixed):
         start = torch.cat([x["views"].left[n], x["pixels"][n].flatten() / 2])[None]
         weights = torch.full((4,), GAMMA).double()
         answer = torch.cat([profile.perturbed[n, :4], profile.perturbed[n, 4:] / 2])[None]
-        by_hand = cr.FitRiskProblem(Classifier(plain), start, weights).evaluate(answer)
+        by_hand = cr.solvers.FitRiskProblem(Classifier(plain), start, weights).evaluate(answer)
         assert float(by_hand.gradient.norm()) < 1e-7  # it is stationary by hand, too
         assert close(by_hand.losses, -profile.credibility[n : n + 1], 1e-12)
 
@@ -245,18 +246,22 @@ def test_every_door_takes_the_classifier_and_the_bound_one_alike(net, name, tmp_
         certificate = cr.certify(c, v, profile.perturbed, gamma=GAMMA)
         assert bool(certificate.holds().all())
         assert float(certificate.relative_stationarity.max()) < 1e-9
-        answer = cr.solve_constrained(c, v, 0.5 * (profile.credibility + profile.fit) - 0.02)
-        assert set(answer.status) == {cr.Feasibility.SOLVED}
+        answer = cr.theory.solve_constrained(
+            c, v, 0.5 * (profile.credibility + profile.credence) - 0.02
+        )
+        assert set(answer.status) == {cr.theory.Feasibility.SOLVED}
         moves = (answer.x - x) / SCALE
         assert float(answer.risk.max()) > 0
         assert close(answer.risk, moves.square().sum(1))
         locked = SPACES[name].locked_mask("", (8,))
         assert torch.equal(answer.x[:, locked], x[:, locked])
     for c in (clf, bound):
-        tried = cr.try_tradeoff(c, profile, others={"x0": x}, directions=4)
+        tried = cr.theory.check_tradeoff(c, profile, others={"x0": x}, directions=4)
         assert bool(tried.holds().all())
         assert bool((tried.margins["x0"] > 0).all())
-        assert 0 <= float(cr.try_assumption_2(c, profile, directions=4).fraction.min()) <= 1
+        assert (
+            0 <= float(cr.theory.check_assumption_2(c, profile, directions=4).fraction.min()) <= 1
+        )
     profile.save(tmp_path / "p.safetensors")
     loaded = cr.Profile.load(tmp_path / "p.safetensors")
     assert loaded.settings.space == SPACES[name].describe()
@@ -285,8 +290,8 @@ def test_given_credences_in_a_space_are_the_plain_problem_on_rescaled_inputs(net
     by_hand = Classifier(lambda u: net(u * SCALE), loss="logistic")
     clf = Classifier(net, loss="logistic", space=Space(scale=SCALE))
     wanted = cr.credibility(clf, x, gamma=GAMMA, solver=EXACT).credibility - 0.05
-    inside = cr.solve_constrained(clf, x, wanted)
-    outside = cr.solve_constrained(by_hand, x / SCALE, wanted)
+    inside = cr.theory.solve_constrained(clf, x, wanted)
+    outside = cr.theory.solve_constrained(by_hand, x / SCALE, wanted)
     assert inside.status == outside.status
     assert close(inside.risk, outside.risk, 1e-6)
     assert close(inside.x, outside.x * SCALE, 1e-5)
@@ -296,13 +301,13 @@ def test_a_space_keeps_its_bounds_for_given_credences(net):
     x = models.inputs(4).clamp(-0.1, 0.1)
     wanted = cr.credibility(Classifier(net), x, gamma=20.0, bounds=(-0.2, 0.2), solver=EXACT)
     clf = Classifier(net, space=Space(bounds=(-0.2, 0.2)))
-    found = cr.solve_constrained(clf, x, wanted.credibility)
+    found = cr.theory.solve_constrained(clf, x, wanted.credibility)
     assert bool((found.x.abs() <= 0.2).all())
-    solved = torch.tensor([status == cr.Feasibility.SOLVED for status in found.status])
+    solved = torch.tensor([status == cr.theory.Feasibility.SOLVED for status in found.status])
     assert bool(solved.all())
     assert bool((found.risk <= wanted.risk * (1 + 1e-4)).all())
-    classical = cr.ClassicalArrowHurwicz(steps=50)
-    rough = cr.solve_constrained(clf, x, wanted.credibility, method=classical)
+    classical = cr.theory.ClassicalArrowHurwicz(steps=50)
+    rough = cr.theory.solve_constrained(clf, x, wanted.credibility, method=classical)
     assert bool((rough.x.abs() <= 0.2).all())
 
 
@@ -359,8 +364,8 @@ def test_nested_inputs_need_no_space_where_only_one_part_is_floating(net):
     )
     assert profile.settings.space == "inputs, a"
     with pytest.raises(InvalidArgumentError, match=r"moved inputs, a.*bind\(clf, x\)"):
-        cr.try_tradeoff(clf, profile)
-    assert bool(cr.try_tradeoff(bind(clf, x), profile, directions=2).holds().all())
+        cr.theory.check_tradeoff(clf, profile)
+    assert bool(cr.theory.check_tradeoff(bind(clf, x), profile, directions=2).holds().all())
 
 
 def refused(argument, match):
@@ -397,12 +402,12 @@ def test_bad_input_is_refused_with_a_remedy(net, mixed):
     with refused("x", "1 that move locked"):
         cr.certify(clf, x, moved, gamma=1.0)
     profile = cr.credibility(Classifier(mixed, space=Space(vary="pixels")), nested, gamma=1.0)
-    for door in (cr.try_tradeoff, cr.try_assumption_2, cr.attached_credibility):
+    for door in (cr.theory.check_tradeoff, cr.theory.check_assumption_2, cr.attached_credibility):
         with refused("clf", r"not bound.*bind\(clf, x\)"):
             door(Classifier(mixed, space=Space(vary="pixels")), profile)
         with refused("clf", "moved Space.*one of inputs"):
             door(Classifier(net), profile)
-    with pytest.raises(cr.ModelError, match=r"bound to 3 samples.*with 2.*select"):
+    with pytest.raises(cr.errors.ModelError, match=r"bound to 3 samples.*with 2.*select"):
         bound.logits(x[:2])
 
 
@@ -430,5 +435,5 @@ def test_other_values_must_keep_the_bounds_of_the_space_too():
     bound = cr.bind(clf, x)
     inside = cr.credibility(bound, 0.5 * x, gamma=9.0)
     assert torch.equal(inside.perturbed, cr.credibility(clf, 0.5 * x, gamma=9.0).perturbed)
-    with pytest.raises(cr.InvalidArgumentError, match=r"`bounds`.*3 samples outside"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`bounds`.*3 samples outside"):
         cr.credibility(bound, x + 10, gamma=9.0)

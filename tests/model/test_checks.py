@@ -213,7 +213,7 @@ def test_one_name_a_class_is_accepted_and_other_numbers_are_refused():
         error = _refusal(_linear(), kind=InvalidArgumentError, classes=names)
         assert error.argument == "classes"
         assert "3 names" in error.expected
-        assert error.came == f"{len(names)} names"
+        assert error.got == f"{len(names)} names"
         assert "order of the model's outputs" in error.remedy
 
 
@@ -223,7 +223,7 @@ def test_a_loss_of_a_single_class_or_below_zero_is_refused():
     loss = CustomLoss(lambda z: z.square() - 0.25)
     error = _refusal(lambda x: 0 * x, kind=InvalidArgumentError, loss=loss)
     assert error.argument == "loss"
-    assert "-0.25" in error.came
+    assert "-0.25" in error.got
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

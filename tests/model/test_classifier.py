@@ -195,7 +195,7 @@ def test_a_loss_that_is_not_a_tensor_is_refused():
     with pytest.raises(InvalidArgumentError) as caught:
         classifier.losses(_batch(4, 4))
     assert caught.value.argument == "loss"
-    assert "list" in caught.value.came
+    assert "list" in caught.value.got
 
 
 @pytest.mark.parametrize("wrong", [None, 3, {"weight": 1.0}, torch.zeros(2)], ids=repr)
@@ -203,7 +203,7 @@ def test_a_net_that_cannot_be_called_is_refused(wrong):
     with pytest.raises(InvalidArgumentError, match=r"nn\.Module, a function") as caught:
         Classifier(wrong)
     assert caught.value.argument == "net"
-    assert caught.value.came == type(wrong).__name__
+    assert caught.value.got == type(wrong).__name__
 
 
 def test_a_preprocess_that_cannot_be_called_is_refused():
@@ -223,7 +223,7 @@ def test_outputs_are_logits_or_probabilities_and_nothing_else(wrong):
     with pytest.raises(InvalidArgumentError, match="'logits' or 'probabilities'") as caught:
         Classifier(_net(), outputs=wrong)
     assert caught.value.argument == "outputs"
-    assert caught.value.came == repr(wrong)
+    assert caught.value.got == repr(wrong)
 
 
 @pytest.mark.parametrize("precision", [torch.float32, torch.float64, torch.bfloat16])

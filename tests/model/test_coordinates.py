@@ -4,7 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from credibly import InvalidArgumentError, Space
+from credibly import Space
+from credibly.errors import InvalidArgumentError
 from credibly.model.coordinates import Coordinates
 from tests.reference import models
 

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 import credibly as cr
-from credibly.decide.metrics import accuracy_at_coverage
 from credibly.errors import InvalidArgumentError
+from credibly.metrics.measures import accuracy_at_coverage
 from credibly.model.classifier import Classifier
 from credibly.model.inputs import as_inputs, finite_rows
 from tests.reference import models
@@ -50,28 +50,28 @@ def test_any_number_of_axes_after_the_first_is_accepted(classifier, shape):
 def test_a_batch_without_a_sample_axis_is_refused(classifier, shape):
     error = _refusal(classifier, torch.zeros(shape, dtype=torch.float64))
     assert error.argument == "x"
-    assert f"shape {shape}" in error.came
+    assert f"shape {shape}" in error.got
     assert "x.unsqueeze(0)" in error.remedy
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (0, 1, 28, 28), (3, 0)])
 def test_an_empty_batch_is_refused(classifier, shape):
     error = _refusal(classifier, torch.zeros(shape, dtype=torch.float64))
-    assert f"shape {shape}" in error.came
+    assert f"shape {shape}" in error.got
     assert "at least one sample" in error.expected
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool, torch.complex128])
 def test_inputs_that_are_not_floating_are_refused_with_the_way_to_convert(classifier, dtype):
     error = _refusal(classifier, torch.ones(2, 4).to(dtype))
-    assert error.came == str(dtype)
+    assert error.got == str(dtype)
     assert "x.float() / 255" in error.remedy
 
 
 @pytest.mark.parametrize("dtype", [torch.float32])
 def test_inputs_of_another_precision_are_refused_with_both_precisions(classifier, dtype):
     error = _refusal(classifier, torch.ones(2, 4, dtype=dtype))
-    assert error.came == str(dtype)
+    assert error.got == str(dtype)
     assert "torch.float64" in error.expected
     assert "x.to(torch.float64)" in error.remedy
     assert "x.astype('float64')" in error.remedy
@@ -82,7 +82,7 @@ def test_half_precision_is_refused_once_and_not_after_advice_to_convert_to_it(ha
     net = nn.Linear(4, 3).to(half)
     for x in (torch.ones(2, 4), torch.ones(2, 4, dtype=half)):
         error = _refusal(Classifier(net), x)
-        assert str(half) in error.came
+        assert str(half) in error.got
         assert "net.float() and x.float()" in error.remedy
     inside = Classifier(net, dtype=torch.float32, preprocess=lambda batch: batch.to(half))
     profile = cr.credibility(inside, torch.randn(2, 4), gamma=1.0)  # as the message says
@@ -97,7 +97,7 @@ def test_a_function_takes_any_floating_precision(dtype):
 
 def test_inputs_on_another_device_are_refused_with_both_devices(classifier):
     error = _refusal(classifier, torch.ones(2, 4, dtype=torch.float64, device="meta"))
-    assert error.came == "meta"
+    assert error.got == "meta"
     assert "cpu" in error.expected
     assert "x.to('cpu')" in error.remedy
 
@@ -106,7 +106,7 @@ def test_inputs_on_the_device_that_was_said_are_accepted():
     x = torch.ones(2, 4, device="meta")
     assert as_inputs(Classifier(torch.tanh, device="meta"), x).device.type == "meta"
     assert as_inputs(Classifier(torch.tanh), x).device.type == "meta"
-    assert _refusal(Classifier(torch.tanh, device="meta"), torch.ones(2, 4)).came == "cpu"
+    assert _refusal(Classifier(torch.tanh, device="meta"), torch.ones(2, 4)).got == "cpu"
 
 
 def test_the_processor_is_one_device_with_or_without_a_number():
@@ -134,10 +134,10 @@ def test_a_numpy_array_may_be_read_only(classifier):
 
 
 def test_a_numpy_array_is_checked_like_a_tensor(classifier):
-    assert _refusal(classifier, VALUES.astype(np.float32)).came == "torch.float32"
-    assert _refusal(classifier, VALUES.astype(np.uint8)).came == "torch.uint8"
-    assert "(4,)" in _refusal(classifier, VALUES[0, 0]).came
-    assert "(0, 2, 4)" in _refusal(classifier, VALUES[:0]).came
+    assert _refusal(classifier, VALUES.astype(np.float32)).got == "torch.float32"
+    assert _refusal(classifier, VALUES.astype(np.uint8)).got == "torch.uint8"
+    assert "(4,)" in _refusal(classifier, VALUES[0, 0]).got
+    assert "(0, 2, 4)" in _refusal(classifier, VALUES[:0]).got
 
 
 @pytest.mark.parametrize(
@@ -152,14 +152,14 @@ def test_a_numpy_array_is_checked_like_a_tensor(classifier):
 def test_a_numpy_array_that_cannot_become_a_tensor_is_refused(classifier, array):
     error = _refusal(classifier, array)
     assert error.argument == "x"
-    assert str(array.dtype) in error.came
+    assert str(array.dtype) in error.got
 
 
 def test_a_numpy_array_of_objects_is_refused(classifier):
     ragged = np.empty((2, 1), dtype=object)
     ragged[0, 0], ragged[1, 0] = [1.0], [1.0, 2.0]
     error = _refusal(classifier, ragged)
-    assert error.came == "ndarray of objects"
+    assert error.got == "ndarray of objects"
     assert "Stack your samples" in error.remedy
 
 
@@ -167,12 +167,12 @@ def test_a_numpy_array_of_objects_is_refused(classifier):
 def test_anything_but_a_tensor_or_an_array_is_refused(classifier, wrong):
     error = _refusal(classifier, wrong)
     assert error.argument == "x"
-    assert error.came == type(wrong).__name__
+    assert error.got == type(wrong).__name__
     assert "torch.stack" in error.remedy
 
 
 def test_a_list_of_tensors_is_refused(classifier):
-    assert _refusal(classifier, [torch.ones(4), torch.ones(4)]).came == "list"
+    assert _refusal(classifier, [torch.ones(4), torch.ones(4)]).got == "list"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_list_of_tensors_is_refused(classifier):
 def test_a_bare_model_is_refused_with_the_way_to_wrap_it(wrong):
     error = _refusal(wrong, torch.ones(2, 4))
     assert error.argument == "clf"
-    assert error.came == type(wrong).__name__
+    assert error.got == type(wrong).__name__
     assert "credibly.Classifier(net)" in error.remedy
 
 
@@ -236,8 +236,8 @@ def test_arrays_that_torch_would_not_take_are_the_same_numbers(unusual):
     )
     nested = cr.Classifier(lambda d: clf.net(d["x"]), dtype=torch.float64)
     assert torch.equal(
-        cr.credibility(nested, {"x": array}, gamma=30.0).fit,
-        cr.credibility(nested, {"x": x}, gamma=30.0).fit,
+        cr.credibility(nested, {"x": array}, gamma=30.0).credence,
+        cr.credibility(nested, {"x": x}, gamma=30.0).credence,
     )
 
 
@@ -256,7 +256,7 @@ def test_settings_may_be_such_arrays_too(unusual):
     scale = np.linspace(1.0, 2.0, 8)
     space = cr.Space(scale=unusual(scale))
     assert torch.equal(space.scale_of("", (8,)), torch.from_numpy(scale))
-    inputs = cr.InputSet(unusual(x.numpy()), unusual(np.arange(4)), "ordinary")
+    inputs = cr.study.InputSet(unusual(x.numpy()), unusual(np.arange(4)), "ordinary")
     assert torch.equal(inputs.load(), x)
     correct, shares = unusual(np.array([1, 0, 1, 1])), unusual(np.array([0.5, 1.0]))
     found = accuracy_at_coverage(unusual(np.arange(4.0)), correct, shares)
@@ -276,13 +276,13 @@ def test_a_model_of_several_arguments_is_told_to_be_unpacked():
     left, right = models.inputs(4), models.inputs(4, seed=1)
     both, net = {"left": left, "right": right}, TwoArguments().eval()
     space = cr.Space(vary="left")
-    with pytest.raises(cr.ModelError, match="unpack=True, space="):
+    with pytest.raises(cr.errors.ModelError, match="unpack=True, space="):
         cr.credibility(cr.Classifier(net, space=space), both, gamma=1.0)
     by_name = cr.credibility(cr.Classifier(net, unpack=True, space=space), both, gamma=1.0)
     in_order = cr.Classifier(net, unpack=True, space=cr.Space(vary="0"))
     by_place = cr.credibility(in_order, (left, right), gamma=1.0)
     assert torch.equal(by_name.credibility, by_place.credibility)
-    with pytest.raises(cr.InvalidArgumentError, match="first of a tuple '0'"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="first of a tuple '0'"):
         cr.Space(vary=0)
 
 
@@ -290,5 +290,5 @@ def test_a_graph_is_sent_to_the_functions_for_graphs():
     class Data:
         edge_index = None
 
-    with pytest.raises(cr.InvalidArgumentError, match=r"graph_nodes\(clf, data\)"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"graph_nodes\(clf, data\)"):
         cr.credibility(cr.Classifier(models.smooth_network()), Data(), gamma=1.0)

@@ -255,5 +255,5 @@ def test_resolve_loss_says_what_it_takes_and_what_came(wrong):
 
 
 def test_resolve_loss_tells_how_to_bring_a_plain_function():
-    with pytest.raises(InvalidArgumentError, match=r"credibly\.CustomLoss\(function\)"):
+    with pytest.raises(InvalidArgumentError, match=r"credibly\.losses\.CustomLoss\(function\)"):
         resolve_loss(torch.square)

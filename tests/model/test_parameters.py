@@ -8,11 +8,12 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import credibly as cr
-from credibly import Classifier, InvalidArgumentError, ModelError, vary_parameters
+from credibly import Classifier, vary_parameters
+from credibly.errors import InvalidArgumentError, ModelError
 from credibly.model.parameters import OverLastLinear, OverParameters
 from tests.reference import models
 
-EXACT = cr.LBFGS(tolerance=1e-11, steps=3000)
+EXACT = cr.solvers.LBFGS(tolerance=1e-11, steps=3000)
 GAMMA = 20.0
 
 
@@ -77,7 +78,7 @@ def test_the_short_way_the_general_way_and_a_loop_give_one_profile(net):
 
         found.append(cr.credibility(Classifier(head), start, gamma=GAMMA, solver=EXACT))
     loop = cr.Profile.concatenate([*found[2:]])
-    for name in ("credibility", "fit", "risk", "perturbed"):
+    for name in ("credibility", "credence", "risk", "perturbed"):
         values = getattr(loop, name)
         assert close(getattr(found[0], name), values), name
         assert close(getattr(found[1], name), values), name
@@ -104,11 +105,11 @@ def test_certificate_and_theorem_2(net, chosen):
     certificate = cr.certify(bound, None, profile.perturbed, gamma=200.0)
     assert bool(certificate.holds().all())
     assert float(certificate.relative_stationarity.max()) < 1e-9
-    again = cr.solve_constrained(bound, None, profile.credibility)
-    assert set(again.status) == {cr.Feasibility.SOLVED}
+    again = cr.theory.solve_constrained(bound, None, profile.credibility)
+    assert set(again.status) == {cr.theory.Feasibility.SOLVED}
     assert close(again.x, profile.perturbed, 1e-5)
     assert close(again.multipliers, profile.multipliers, 1e-4)
-    assert bool(cr.try_tradeoff(bound, profile, directions=3).holds().all())
+    assert bool(cr.theory.check_tradeoff(bound, profile, directions=3).holds().all())
     assert close(cr.attached_credibility(bound, profile).detach(), profile.credibility, 1e-10)
 
 

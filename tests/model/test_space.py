@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from credibly import Classifier, InvalidArgumentError, Space, Status, credibility
+from credibly import Classifier, Space, Status, credibility
+from credibly.errors import InvalidArgumentError
 from tests.reference import models
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from credibly import InvalidArgumentError
+from credibly.errors import InvalidArgumentError
 from credibly.model.structure import as_tensors, leaves, mapped, rows_of, samples_in
 
 Pair = namedtuple("Pair", ["left", "right"])  # noqa: PYI024

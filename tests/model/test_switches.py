@@ -79,7 +79,7 @@ class Slow(nn.Module):
 
 def test_profiles_in_two_threads_leave_the_fast_path_as_found():
     x, one, two = models.inputs(2), Event(), Event()
-    settings = {"gamma": 9.0, "solver": cr.LBFGS(steps=3)}
+    settings = {"gamma": 9.0, "solver": cr.solvers.LBFGS(steps=3)}
     threads = [
         Thread(target=cr.credibility, args=(cr.Classifier(net), x), kwargs=settings)
         for net in (Slow(one, two), Slow(two, one))

@@ -80,7 +80,7 @@ def test_the_mark_for_what_is_missing_is_a_gap_for_twins_and_spaces_too():
     ],
 )
 def test_a_table_of_other_columns_is_refused(table, words):
-    with pytest.raises(cr.InvalidArgumentError, match=words):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=words):
         cr.credibility(classifier(), table, gamma=1.0)
 
 
@@ -91,7 +91,7 @@ def test_names_of_something_else_than_the_input_are_not_those_of_a_table():
     plain = cr.Classifier(network(), space=cr.Space(scale=2.0))
     assert [column_names(clf) for clf in (hidden, nested, plain)] == [None, None, None]
     assert column_names(cr.Classifier(network(), space=cr.Space(columns=names))) == tuple(names)
-    with pytest.raises(cr.InvalidArgumentError, match=r"DataFrame.*Space\(columns=names\)"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"DataFrame.*Space\(columns=names\)"):
         cr.credibility(plain, TABLE, gamma=1.0)
 
 
@@ -103,7 +103,7 @@ def test_a_preprocess_keeps_the_names_of_the_space():
 @pytest.mark.parametrize("values", [pd.date_range("2020-01-01", periods=4), [1j, 2, 3, 4]])
 def test_times_and_complex_numbers_are_no_numbers_of_a_table(values):
     table = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": values})
-    with pytest.raises(cr.InvalidArgumentError):
+    with pytest.raises(cr.errors.InvalidArgumentError):
         cr.Space.standardised(table)
 
 

@@ -7,7 +7,7 @@ from tests.reference import models, oracles
 def problem(bounds=None):
     clf = cr.Classifier(models.smooth_network())
     weights = torch.tensor([3.0, 5.0, 7.0, 11.0, 13.0], dtype=torch.float64)
-    return cr.FitRiskProblem(clf, models.inputs(3), weights, bounds)
+    return cr.solvers.FitRiskProblem(clf, models.inputs(3), weights, bounds)
 
 
 def naive_objective(p, x, n):
@@ -54,7 +54,9 @@ def test_given_multipliers_replace_those_of_the_losses():
 def test_relative_stationarity_is_one_at_x0_and_zero_at_a_minimum():
     p = problem()
     assert torch.allclose(p.relative_stationarity(p.evaluate(p.x0)), torch.ones(3).double())
-    answer = cr.credibility(p.classifier, p.x0, weights=p.weights, solver=cr.LBFGS()).perturbed
+    answer = cr.credibility(
+        p.classifier, p.x0, weights=p.weights, solver=cr.solvers.LBFGS()
+    ).perturbed
     assert float(p.relative_stationarity(p.evaluate(answer)).max()) < 1e-7
 
 

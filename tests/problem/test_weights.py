@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import credibly as cr
 from credibly.problem.weights import check_gamma, resolve_weights
-from credibly.types import to_type_again
+from credibly.types import shortest_repr
 from tests.reference import models
 
 CLF = models.affine_classifier()
@@ -40,9 +40,9 @@ def test_the_gamma_that_is_printed_is_the_gamma(dtype):
 def test_digits_that_are_printed_give_the_number_again(number):
     single = float(np.float32(number))
     if single != number:  # what single precision holds is typed again in it
-        assert float(to_type_again(number)) == number
-    assert float(np.float32(to_type_again(single))) == single
-    assert len(to_type_again(single)) <= len("1.23456789e-30")
+        assert float(shortest_repr(number)) == number
+    assert float(np.float32(shortest_repr(single))) == single
+    assert len(shortest_repr(single)) <= len("1.23456789e-30")
 
 
 def test_auto_gamma_of_many_inputs_looks_at_evenly_spaced_ones():
@@ -66,11 +66,11 @@ def test_the_sketch_for_many_classes_is_close_to_the_exact_trace():
 def test_rescaling_the_input_space_rescales_gamma_and_keeps_the_profile(scale):
     net = models.smooth_network()
     x0 = models.inputs(3)
-    plain = cr.credibility(cr.Classifier(net), x0, gamma="auto", solver=cr.LBFGS())
+    plain = cr.credibility(cr.Classifier(net), x0, gamma="auto", solver=cr.solvers.LBFGS())
     scaled_clf = cr.Classifier(lambda x: net(x / scale))
     assert plain.gamma is not None
     gamma = plain.gamma / scale**2
-    scaled = cr.credibility(scaled_clf, x0 * scale, gamma=gamma, solver=cr.LBFGS())
+    scaled = cr.credibility(scaled_clf, x0 * scale, gamma=gamma, solver=cr.solvers.LBFGS())
     assert cr.auto_gamma(scaled_clf, x0 * scale) == pytest.approx(plain.gamma / scale**2, rel=2e-3)
     assert torch.allclose(scaled.credibility, plain.credibility, atol=1e-5)
     assert torch.allclose(scaled.perturbed / scale, plain.perturbed, atol=1e-5)
@@ -82,22 +82,22 @@ def test_auto_gamma_skips_samples_that_are_not_finite():
 
 
 def test_auto_gamma_looks_at_the_model_as_every_door_does():
-    with pytest.raises(cr.ModelError, match=r"failed on a batch of shape \(2, 5\)"):
+    with pytest.raises(cr.errors.ModelError, match=r"failed on a batch of shape \(2, 5\)"):
         cr.auto_gamma(CLF, models.inputs(4, 5))
     noisy = cr.Classifier(lambda x: CLF.net(x) + torch.rand_like(x[:, :1]) * x[:, :4])
-    with pytest.raises(cr.ModelError, match="the model is random"):
+    with pytest.raises(cr.errors.ModelError, match="the model is random"):
         cr.auto_gamma(noisy, X)
     coupled = cr.Classifier(lambda x: CLF.net(x - x.mean(0)))
-    with pytest.raises(cr.ModelError, match="samples are coupled"):
+    with pytest.raises(cr.errors.ModelError, match="samples are coupled"):
         cr.auto_gamma(coupled, X)
 
 
 def test_auto_gamma_refuses_what_gives_no_number():
-    with pytest.raises(cr.InvalidArgumentError, match="none of them finite"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="none of them finite"):
         cr.auto_gamma(CLF, torch.full((2, 6), math.nan, dtype=torch.float64))
     weight = torch.ones(1, dtype=torch.float64, requires_grad=True)
     flat = cr.Classifier(lambda x: (0 * x[:, :3]) * weight + torch.tensor([1.0, 2, 3]).double())
-    with pytest.raises(cr.InvalidArgumentError, match="Pass gamma as a number"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="Pass gamma as a number"):
         cr.auto_gamma(flat, X)
 
 
@@ -113,13 +113,13 @@ def test_uniform_priors_give_gamma_and_rare_classes_get_more_weight():
 
 @pytest.mark.parametrize("priors", [[1.0], [0.5, 0.6], [0.0, 1.0], [-0.1, 1.1], [math.nan, 0.5]])
 def test_impossible_priors_are_refused(priors):
-    with pytest.raises(cr.InvalidArgumentError, match="priors"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="priors"):
         cr.prior_weights(priors, gamma=1.0)
 
 
 @pytest.mark.parametrize("gamma", [0.0, -1.0, math.nan, math.inf, "large", True])
 def test_impossible_gammas_are_refused_by_name(gamma):
-    with pytest.raises(cr.InvalidArgumentError, match=r"`gamma`.*positive finite number"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`gamma`.*positive finite number"):
         cr.credibility(CLF, X, gamma=gamma)
 
 
@@ -127,13 +127,15 @@ def test_impossible_gammas_are_refused_by_name(gamma):
     "weights", [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 0.0], [1.0, 2.0, -3.0, 4.0], [math.nan] * 4]
 )
 def test_impossible_weights_are_refused_by_name(weights):
-    with pytest.raises(cr.InvalidArgumentError, match="`weights`"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`weights`"):
         cr.credibility(CLF, X, weights=weights)
 
 
 def test_exactly_one_of_gamma_and_weights_is_needed():
     for settings in ({}, {"gamma": 1.0, "weights": [1.0] * 4}):
-        with pytest.raises(cr.InvalidArgumentError, match="exactly one of gamma and weights"):
+        with pytest.raises(
+            cr.errors.InvalidArgumentError, match="exactly one of gamma and weights"
+        ):
             cr.credibility(CLF, X, **settings)
 
 
@@ -147,17 +149,19 @@ def test_weights_come_in_the_precision_of_the_inputs():
 def test_a_gamma_that_makes_the_objective_infinite_is_the_reason_named(tiny):
     net = models.smooth_network(classes=3).float()
     clf, x = cr.Classifier(net), models.inputs(4).float()
-    with pytest.raises(cr.InvalidArgumentError, match=r"`gamma`.*too small.*infinite.*float64"):
+    with pytest.raises(
+        cr.errors.InvalidArgumentError, match=r"`gamma`.*too small.*infinite.*float64"
+    ):
         cr.credibility(clf, x, gamma=tiny)
-    with pytest.raises(cr.InvalidArgumentError, match=r"`weights`.*too small"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`weights`.*too small"):
         cr.credibility(clf, x, weights=[1.0, 1.0, tiny])
     wide = cr.Classifier(net.double())
-    found = cr.credibility(wide, models.inputs(4), gamma=tiny, solver=cr.LBFGS(steps=2))
+    found = cr.credibility(wide, models.inputs(4), gamma=tiny, solver=cr.solvers.LBFGS(steps=2))
     assert cr.Status.NON_FINITE_MODEL not in found.status
 
 
 def test_a_gamma_with_an_infinite_reciprocal_is_refused_before_there_are_inputs():
-    with pytest.raises(cr.InvalidArgumentError, match=r"`gamma`.*too small"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`gamma`.*too small"):
         check_gamma(1e-40, torch.float32)
     check_gamma(1e-40, torch.float64)
 
@@ -182,5 +186,5 @@ def test_a_sample_whose_losses_overflow_alone_is_not_blamed_on_gamma():
     x = torch.tensor([[1.0, -1.0, 2.0], [1e-25, 0.0, 2e-25]])
     (alone,) = cr.credibility(clf, x[:1], gamma=84.0).status
     assert alone is cr.credibility(clf, x, gamma=84.0).status[0] is cr.Status.NON_FINITE_MODEL
-    with pytest.raises(cr.InvalidArgumentError, match=r"`gamma`.*too small"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`gamma`.*too small"):
         cr.credibility(clf, x[1:], gamma=1e-42)

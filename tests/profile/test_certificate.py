@@ -109,13 +109,13 @@ def test_chunks_do_not_change_what_is_tried():
 )
 def test_impossible_settings_are_refused(solved, settings):
     clf, profile = solved
-    with pytest.raises(cr.InvalidArgumentError, match=f"`{next(iter(settings))}`"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=f"`{next(iter(settings))}`"):
         cr.certify(clf, profile.x0, profile.perturbed, gamma=GAMMA, **settings)
 
 
 def test_gradients_sampled_around_a_kink_hold_zero_in_their_hull():
     # F = |x - x0|^2 + (1 + |x_1|)^2 / w has its minimum on the kink x_1 = 0
-    clf = cr.Classifier(lambda x: x, loss=cr.CustomLoss(lambda z: 1 + z.abs(), kinked=True))
+    clf = cr.Classifier(lambda x: x, loss=cr.losses.CustomLoss(lambda z: 1 + z.abs(), kinked=True))
     x0 = torch.tensor([[0.3, 5.0]], dtype=torch.float64)
     w = torch.tensor([1.0, 1e6], dtype=torch.float64)
     best = torch.tensor([[0.0, 5.0]], dtype=torch.float64)
@@ -134,13 +134,13 @@ def test_the_shortest_vector_of_a_hull_is_found():
 
 def test_shapes_and_signs_are_checked(solved):
     clf, profile = solved
-    with pytest.raises(cr.InvalidArgumentError, match=r"`x`.*shape of x0"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`x`.*shape of x0"):
         cr.certify(clf, profile.x0, profile.perturbed[:2], gamma=GAMMA)
-    with pytest.raises(cr.InvalidArgumentError, match="`multipliers`"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`multipliers`"):
         cr.certify(
             clf, profile.x0, profile.perturbed, gamma=GAMMA, multipliers=-profile.multipliers
         )
-    with pytest.raises(cr.InvalidArgumentError, match="`multipliers`"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`multipliers`"):
         cr.certify(
             clf, profile.x0, profile.perturbed, gamma=GAMMA, multipliers=profile.multipliers[:, :2]
         )
@@ -179,8 +179,10 @@ def test_credences_and_multipliers_that_do_not_belong_together_miss_the_fixed_po
 
 def test_the_answer_of_the_constrained_problem_is_certified_with_its_multipliers():
     clf, x0 = cr.Classifier(models.smooth_network(), loss="logistic"), models.inputs(3)
-    exact = cr.credibility(clf, x0, gamma=60.0, solver=cr.LBFGS(tolerance=1e-11, steps=2000))
-    found = cr.solve_constrained(clf, x0, exact.credibility)
+    exact = cr.credibility(
+        clf, x0, gamma=60.0, solver=cr.solvers.LBFGS(tolerance=1e-11, steps=2000)
+    )
+    found = cr.theory.solve_constrained(clf, x0, exact.credibility)
     certificate = cr.certify(
         clf, x0, found.x, gamma=60.0, credences=exact.credibility, multipliers=found.multipliers
     )
@@ -190,20 +192,20 @@ def test_the_answer_of_the_constrained_problem_is_certified_with_its_multipliers
 @pytest.mark.parametrize("wrong", [torch.full((6, 5), 0.1), torch.zeros(6, 4), torch.zeros(6)])
 def test_credences_of_the_wrong_sign_or_shape_are_refused(solved, wrong):
     clf, profile = solved
-    with pytest.raises(cr.InvalidArgumentError, match="`credences`"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`credences`"):
         cr.certify(clf, profile.x0, profile.perturbed, gamma=GAMMA, credences=wrong)
 
 
 @pytest.mark.parametrize("seed", [2**63, -(2**64), 1.5, "a", None, True])
 def test_a_seed_that_torch_cannot_take_is_refused(seed):
     clf, x = cr.Classifier(models.smooth_network()), models.inputs(2)
-    with pytest.raises(cr.InvalidArgumentError, match=r"^`seed`.*a whole number from"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"^`seed`.*a whole number from"):
         cr.certify(clf, x, x, gamma=30.0, seed=seed)
 
 
 def test_the_largest_seeds_and_those_of_numpy_are_taken():
     clf, x = cr.Classifier(models.smooth_network()), models.inputs(3)
-    answer = cr.credibility(clf, x, gamma=30.0, solver=cr.LBFGS(steps=2)).perturbed
+    answer = cr.credibility(clf, x, gamma=30.0, solver=cr.solvers.LBFGS(steps=2)).perturbed
     for seed in (2**63 - 1, -(2**63), np.uint8(255)):
         made = cr.certify(clf, x, answer, gamma=30.0, seed=seed, chunk_size=1)
         again = cr.certify(clf, x, answer, gamma=30.0, seed=int(seed))

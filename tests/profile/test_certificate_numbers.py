@@ -17,7 +17,7 @@ RADIUS = 0.05
 
 def classifier():
     """One loss a feature, 1 + z^2, whose slope is 2 z."""
-    return cr.Classifier(lambda x: x, loss=cr.CustomLoss(lambda z: 1 + z.square()))
+    return cr.Classifier(lambda x: x, loss=cr.losses.CustomLoss(lambda z: 1 + z.square()))
 
 
 def objective(x, x0):
@@ -112,7 +112,7 @@ def test_random_directions_are_tried_where_the_others_lead_up(probes):
         risk = sum((a - b) ** 2 for a, b in zip(v, x0, strict=True))
         return risk + sum((2 + math.cos(a)) ** 2 / w for a, w in zip(v, weights, strict=True))
 
-    clf = cr.Classifier(lambda z: z, loss=cr.CustomLoss(lambda z: 2 + z.cos()))
+    clf = cr.Classifier(lambda z: z, loss=cr.losses.CustomLoss(lambda z: 2 + z.cos()))
     found = cr.certify(
         clf, *(torch.tensor([v], dtype=torch.float64) for v in (x0, x)), weights=list(weights),
         probes=probes, radius=RADIUS, seed=5,

@@ -20,7 +20,7 @@ def test_the_parts_of_a_profile_belong_together():
     x0 = models.inputs()
     p = cr.credibility(clf, x0, gamma=GAMMA)
     with torch.no_grad():
-        assert torch.allclose(p.fit, -clf.losses(x0))
+        assert torch.allclose(p.credence, -clf.losses(x0))
         assert torch.allclose(p.credibility, -clf.losses(p.perturbed), atol=1e-12)
     assert torch.allclose(p.risk, (p.perturbed - x0).square().sum(1))
     assert torch.allclose(p.multipliers, -2 * p.credibility / GAMMA)
@@ -40,9 +40,12 @@ def test_permuting_classes_permutes_the_profile(order):
     net, x0 = models.smooth_network(), models.inputs(3)
     index = torch.tensor(order)
     weights = torch.tensor([10.0, 20.0, 30.0, 40.0, 50.0], dtype=torch.float64)
-    plain = cr.credibility(cr.Classifier(net), x0, weights=weights, solver=cr.LBFGS())
+    plain = cr.credibility(cr.Classifier(net), x0, weights=weights, solver=cr.solvers.LBFGS())
     shuffled = cr.credibility(
-        cr.Classifier(lambda x: net(x)[:, index]), x0, weights=weights[index], solver=cr.LBFGS()
+        cr.Classifier(lambda x: net(x)[:, index]),
+        x0,
+        weights=weights[index],
+        solver=cr.solvers.LBFGS(),
     )
     assert torch.allclose(shuffled.credibility, plain.credibility[:, index], atol=1e-6)
     assert torch.allclose(shuffled.perturbed, plain.perturbed, atol=1e-6)
@@ -66,8 +69,8 @@ def test_risk_falls_and_credibility_moves_from_zero_as_gamma_grows_on_convex_pro
 ):
     clf = models.affine_classifier(seed=seed)
     x0 = models.inputs(2, 6, seed=seed + 1)
-    small = cr.credibility(clf, x0, gamma=low, solver=cr.LBFGS())
-    large = cr.credibility(clf, x0, gamma=low * factor, solver=cr.LBFGS())
+    small = cr.credibility(clf, x0, gamma=low, solver=cr.solvers.LBFGS())
+    large = cr.credibility(clf, x0, gamma=low * factor, solver=cr.solvers.LBFGS())
     assert bool((large.risk <= small.risk + 1e-7).all())
     overall = [p.credibility.square().sum(1) for p in (small, large)]
     assert bool((overall[1] >= overall[0] - 1e-6).all())
@@ -77,19 +80,23 @@ def test_risk_falls_and_credibility_moves_from_zero_as_gamma_grows_on_convex_pro
 def test_the_decrease_holds_on_any_kinked_network(seed, gamma):
     clf = cr.Classifier(models.relu_network(seed=seed).float())
     p = cr.credibility(clf, models.inputs(3, seed=seed).float(), gamma=gamma)
-    gain = (p.fit.double() ** 2 / p.gamma).sum(1) - (p.credibility.double() ** 2 / p.gamma).sum(1)
+    gain = (p.credence.double() ** 2 / p.gamma).sum(1) - (
+        p.credibility.double() ** 2 / p.gamma
+    ).sum(1)
     assert bool((p.risk.double() <= gain).all())
 
 
 def test_both_limits_of_gamma():
     matrix, offset = models.affine()
     clf, x0 = models.affine_classifier(), models.inputs(3, 6)
-    still = cr.credibility(clf, x0, gamma=1e10, solver=cr.LBFGS())
+    still = cr.credibility(clf, x0, gamma=1e10, solver=cr.solvers.LBFGS())
     assert torch.allclose(still.perturbed, x0, atol=1e-6)
-    assert torch.allclose(still.credibility, still.fit, atol=1e-6)
+    assert torch.allclose(still.credibility, still.credence, atol=1e-6)
     # gamma -> 0: c+ ~ -ln K + gamma / (1 + ln K) (Jc Jc^T)^+ zc, class-centred
     gamma, classes = 1e-3, 4
-    moved = cr.credibility(clf, x0, gamma=gamma, solver=cr.LBFGS(tolerance=1e-12, steps=3000))
+    moved = cr.credibility(
+        clf, x0, gamma=gamma, solver=cr.solvers.LBFGS(tolerance=1e-12, steps=3000)
+    )
     centred = matrix - matrix.mean(0)
     logits = x0 @ matrix.T + offset
     logits = logits - logits.mean(1, keepdim=True)
@@ -100,7 +107,7 @@ def test_both_limits_of_gamma():
 def test_any_planted_point_is_the_answer_for_the_input_of_the_inverse_map():
     clf = cr.Classifier(models.smooth_network(seed=8))
     planted = models.inputs(4, seed=9)
-    problem = cr.FitRiskProblem(clf, planted, torch.full((5,), 300.0, dtype=torch.float64))
+    problem = cr.solvers.FitRiskProblem(clf, planted, torch.full((5,), 300.0, dtype=torch.float64))
     pull = problem.evaluate(planted).gradient  # at x = x0 only the fit pulls
     x0 = planted + 0.5 * pull
     found = cr.credibility(clf, x0, gamma=300.0)
@@ -192,30 +199,30 @@ def test_a_model_that_is_not_finite_for_some_rows_costs_only_those():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"solver": "lbfgs"}, "`solver`.*credibly.LBFGS"),
-        ({"solver": cr.LBFGS}, "`solver`.*parentheses"),
+        ({"solver": "lbfgs"}, "`solver`.*credibly.solvers.LBFGS"),
+        ({"solver": cr.solvers.LBFGS}, "`solver`.*parentheses"),
         ({"chunk_size": 0}, "`chunk_size`"),
         ({"bounds": (1.0, 0.0)}, "`bounds`.*low < high"),
         ({"bounds": (-0.01, 0.01)}, "`bounds`.*clamp the inputs"),
     ],
 )
 def test_impossible_arguments_are_refused_by_name(settings, message):
-    with pytest.raises(cr.InvalidArgumentError, match=message):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=message):
         cr.credibility(
             cr.Classifier(models.smooth_network()), models.inputs(), gamma=1.0, **settings
         )
 
 
 def test_negative_losses_are_refused():
-    clf = cr.Classifier(models.smooth_network(), loss=cr.CustomLoss(lambda z: z - 100))
-    with pytest.raises(cr.InvalidArgumentError, match=r"loss.*non-negative"):
+    clf = cr.Classifier(models.smooth_network(), loss=cr.losses.CustomLoss(lambda z: z - 100))
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"loss.*non-negative"):
         cr.credibility(clf, models.inputs(), gamma=1.0)
 
 
 def test_what_rounding_sent_back_to_x0_is_not_called_converged():
     x0 = models.inputs(200, 1).float()
     clf = cr.Classifier(lambda x: 0.03 * torch.cat([x, -x], 1), loss="logistic", dtype=x0.dtype)
-    profile = cr.credibility(clf, x0, gamma=179.0, solver=cr.LBFGS())
+    profile = cr.credibility(clf, x0, gamma=179.0, solver=cr.solvers.LBFGS())
     converged = torch.tensor([status is cr.Status.CONVERGED for status in profile.status])
     there = profile.risk == 0
     assert bool(there.any())
@@ -236,7 +243,9 @@ def test_float32_and_scipy_agree_to_single_precision():
 def test_a_sample_that_cannot_be_evaluated_costs_no_passes():
     x0 = models.inputs(3, 6)
     x0[1, 2] = torch.nan
-    profile = cr.credibility(models.affine_classifier(), x0, gamma=20.0, solver=cr.GaussNewton())
+    profile = cr.credibility(
+        models.affine_classifier(), x0, gamma=20.0, solver=cr.solvers.GaussNewton()
+    )
     # at x0, a Jacobian of 4 outputs there and one after the step, the step; then x0 and x+ again
     each = 1 + 2 * (1 / 3 + 4 * 2 / 3) + 1 + 2 / 3 + 1
     assert profile.passes.tolist() == pytest.approx([each, 0.0, each])
@@ -244,21 +253,21 @@ def test_a_sample_that_cannot_be_evaluated_costs_no_passes():
 
 def test_an_answer_worse_than_x0_is_x0_in_every_number():
     clf, x0 = models.affine_classifier(), models.inputs(4, 6)
-    good = cr.credibility(clf, x0, gamma=20.0, solver=cr.LBFGS())
+    good = cr.credibility(clf, x0, gamma=20.0, solver=cr.solvers.LBFGS())
     x = good.perturbed.clone()
     x[:2] += 50.0
     x[3] = torch.nan
     ended = [cr.Status.CONVERGED, cr.Status.STEP_LIMIT, cr.Status.CONVERGED, cr.Status.STALLED]
     solution = Solution(x, torch.tensor(ended, dtype=torch.int8), good.steps, good.passes)
-    problem = cr.FitRiskProblem(clf, x0, torch.full((4,), 20.0).double())
+    problem = cr.solvers.FitRiskProblem(clf, x0, torch.full((4,), 20.0).double())
     found = _assemble_chunk(problem, solution, good.settings)
     back = [0, 1, 3]
     # only the first had been called stationary, which x0 is not
     assert found.status == (cr.Status.STALLED, *ended[1:])
     assert torch.equal(found.perturbed[back], x0[back])
-    assert torch.equal(found.credibility[back], found.fit[back])
+    assert torch.equal(found.credibility[back], found.credence[back])
     assert found.risk[back].tolist() == [0.0] * 3
-    torch.testing.assert_close(found.multipliers[back], -2 * found.fit[back] / 20.0)
+    torch.testing.assert_close(found.multipliers[back], -2 * found.credence[back] / 20.0)
     torch.testing.assert_close(found.credibility[2], good.credibility[2])
 
 

@@ -25,10 +25,10 @@ DOORS = {
         ).hull
     ),
     "solve_constrained": lambda clf, profile: (
-        cr.solve_constrained(clf, X, profile.credibility - 1.0).risk
+        cr.theory.solve_constrained(clf, X, profile.credibility - 1.0).risk
     ),
     "credibility_path": lambda clf, _: cr.credibility_path(clf, X, [9.0, 12.0]).switching_gamma(),
-    "try_tradeoff": lambda clf, profile: cr.try_tradeoff(clf, profile).worst(),
+    "check_tradeoff": lambda clf, profile: cr.theory.check_tradeoff(clf, profile).worst(),
     "attached_credibility": lambda clf, profile: cr.attached_credibility(
         clf, profile, curvature="outputs"
     ).detach(),
@@ -53,7 +53,7 @@ CASES = [
 @pytest.mark.parametrize(("door", "mode"), CASES)
 def test_modes_of_the_caller_change_no_answer(door, way, mode):
     clf, profile = WAYS[way], SOLVED[way]
-    if way == "module" and door in ("certify", "try_tradeoff", "attached_credibility"):
+    if way == "module" and door in ("certify", "check_tradeoff", "attached_credibility"):
         clf = cr.bind(clf, X)
     expected = DOORS[door](clf, profile)
     with MODES[mode]():
@@ -66,7 +66,7 @@ def test_modes_of_the_caller_change_no_answer(door, way, mode):
 def test_nor_that_over_parameters(layer, mode):
     def solved():
         bound = cr.vary_parameters(WAYS["inputs"], X, layer)
-        return cr.credibility(bound, gamma=9.0, solver=cr.LBFGS(steps=5)).perturbed
+        return cr.credibility(bound, gamma=9.0, solver=cr.solvers.LBFGS(steps=5)).perturbed
 
     expected = solved()
     with MODES[mode]():

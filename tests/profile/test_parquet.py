@@ -23,7 +23,7 @@ NAMES = ("ant", "bee", "cat.dog", "dog", "elk")
 CLF = cr.Classifier(models.relu_network().float(), classes=NAMES)
 X = models.inputs(60).float()
 X[4, 2] = math.nan
-SOLVER = cr.LBFGS(steps=6)
+SOLVER = cr.solvers.LBFGS(steps=6)
 LABELS = CLF.logits(X.nan_to_num(0.0)).argmax(1)
 LABELS[::9] = (LABELS[::9] + 1) % 5
 
@@ -66,11 +66,11 @@ def decisions(profile):
     rules = [
         cr.SelectiveClassifier.for_coverage(CLF, known, 0.7),
         cr.SelectiveClassifier.for_coverage(CLF, known, 0.7, score="margin", answer="credible"),
-        cr.SelectiveClassifier.for_risk(CLF, known, labels, 0.5),
+        cr.SelectiveClassifier.for_error_rate(CLF, known, labels, 0.5),
         cr.SelectiveClassifier.for_alpha(CLF, known, 0.3),
     ]
-    judge = cr.Judge.learn(CLF, known, false_alarms=0.1, doubted=0.2)
-    flag = cr.OutlierFlag.learn(CLF, known, false_alarms=0.1)
+    judge = cr.Judge.fit(CLF, known, false_alarms=0.1, doubted=0.2)
+    flag = cr.OutlierFlag.fit(CLF, known, false_alarms=0.1)
     sets = cr.ConformalSets.fit(CLF, known, labels, confidence=0.8, probabilities="profile")
     return (
         [rule.decide(new).named() for rule in rules],
@@ -84,7 +84,7 @@ def decisions(profile):
 
 def test_a_profile_and_its_table_decide_alike(profile, written):
     again = cr.Profile.from_parquet(written)
-    for name in ("credibility", "fit", "risk", "multipliers", "passes", "codes"):
+    for name in ("credibility", "credence", "risk", "multipliers", "passes", "codes"):
         assert same(getattr(again, name), getattr(profile, name)), name
     assert again.settings == profile.settings
     assert again.status == profile.status
@@ -105,18 +105,18 @@ def test_what_the_command_scored_decides_as_the_one_call(profile, scored):
     assert torch.allclose(again.credibility, direct.credibility, atol=1e-4, equal_nan=True)
     rule = cr.SelectiveClassifier.for_coverage(CLF, profile, 0.7)
     assert rule.decide(again).named() == rule.decide(direct).named()
-    judge = cr.Judge.learn(CLF, again, false_alarms=0.1)
+    judge = cr.Judge.fit(CLF, again, false_alarms=0.1)
     assert judge.judge(direct) == judge.judge(again)
 
 
 def test_other_settings_are_refused_as_of_any_profile(again):
     other = cr.credibility(CLF, X[:20], gamma=31.0, solver=SOLVER, bounds=(-5, 5))
     rule = cr.SelectiveClassifier.for_coverage(CLF, other, 0.7)
-    with pytest.raises(cr.InvalidArgumentError, match="gamma=31"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="gamma=31"):
         rule.decide(again)
     foreign = cr.Classifier(models.relu_network(seed=3).float(), classes=NAMES)
-    with pytest.raises(cr.InvalidArgumentError, match="this very classifier"):
-        cr.Judge.learn(foreign, again)
+    with pytest.raises(cr.errors.InvalidArgumentError, match="this very classifier"):
+        cr.Judge.fit(foreign, again)
 
 
 def test_what_a_table_has_not_is_said_in_words(again, tmp_path):
@@ -130,7 +130,9 @@ def test_what_a_table_has_not_is_said_in_words(again, tmp_path):
         lambda: cr.attached_credibility(CLF, again[again.usable]),
         lambda: cr.token_movement(again),
     ):
-        with pytest.raises(cr.NotStoredError, match=r"read from a Parquet table.*Profile\.save"):
+        with pytest.raises(
+            cr.errors.NotStoredError, match=r"read from a Parquet table.*Profile\.save"
+        ):
             ask()
     assert not hasattr(again, "x0")
     assert list(tmp_path.iterdir()) == []
@@ -147,7 +149,7 @@ def test_rows_copies_and_joins_of_a_table_are_tables(again, profile, tmp_path):
     assert same(joined[[4]].risk, again[4].risk)
     assert same(copy.deepcopy(again).risk, again.risk)
     joined.to_parquet(tmp_path / "again.parquet")
-    assert same(cr.Profile.from_parquet(tmp_path / "again.parquet").fit, joined.fit)
+    assert same(cr.Profile.from_parquet(tmp_path / "again.parquet").credence, joined.credence)
 
 
 def test_whole_profiles_stay_whole(profile):
@@ -195,7 +197,7 @@ def rewritten(source, path, *, drop=None, column=None, metadata=None):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        ({"drop": "fit.cat.dog"}, "'fit.cat.dog' is missing"),
+        ({"drop": "credence.cat.dog"}, "'credence.cat.dog' is missing"),
         ({"drop": "status"}, "'status' is missing"),
         ({"column": ("risk", pa.array(["x"] * 60))}, "'risk' holds string"),
         ({"column": ("status", pa.array(["well"] * 60))}, "unknown status"),
@@ -210,7 +212,7 @@ def rewritten(source, path, *, drop=None, column=None, metadata=None):
 )
 def test_damaged_tables_are_refused_with_their_name(written, tmp_path, damage, message):
     path = rewritten(written, tmp_path / "damaged.parquet", **damage)
-    with pytest.raises(cr.FileFormatError, match=message) as caught:
+    with pytest.raises(cr.errors.FileFormatError, match=message) as caught:
         cr.Profile.from_parquet(path)
     assert str(path) in str(caught.value)
 
@@ -219,16 +221,16 @@ def test_classes_that_do_not_go_with_the_weights_are_refused(profile, written, t
     settings = json.loads(pq.read_schema(written).metadata[b"settings"]) | {"classes": ["ant"]}
     changed = {b"settings": json.dumps(settings).encode()}
     path = rewritten(written, tmp_path / "few.parquet", metadata=changed)
-    with pytest.raises(cr.FileFormatError, match="1 names of classes for 5 weights"):
+    with pytest.raises(cr.errors.FileFormatError, match="1 names of classes for 5 weights"):
         cr.Profile.from_parquet(path)
     assert len(profile) == 60
 
 
 def test_files_that_are_no_tables_are_refused(profile, tmp_path):
     profile.save(tmp_path / "new.safetensors")
-    with pytest.raises(cr.FileFormatError, match=r"Profile\.load"):
+    with pytest.raises(cr.errors.FileFormatError, match=r"Profile\.load"):
         cr.Profile.from_parquet(tmp_path / "new.safetensors")
-    with pytest.raises(cr.FileFormatError, match="a folder"):
+    with pytest.raises(cr.errors.FileFormatError, match="a folder"):
         cr.Profile.from_parquet(tmp_path)
     with pytest.raises(FileNotFoundError):
         cr.Profile.from_parquet(tmp_path / "missing.parquet")

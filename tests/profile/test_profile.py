@@ -36,7 +36,7 @@ def test_slices_and_their_concatenation_are_the_whole(profile):
     joined = cr.Profile.concatenate(parts)
     assert len(joined) == len(profile) == 6
     assert [len(part) for part in parts] == [2, 1, 2, 1]
-    for name in ("credibility", "fit", "risk", "perturbed", "multipliers", "passes"):
+    for name in ("credibility", "credence", "risk", "perturbed", "multipliers", "passes"):
         assert same(getattr(joined, name), getattr(profile, name))
     assert joined.status == profile.status
     assert same(joined.certificate.objective, profile.certificate.objective)
@@ -89,9 +89,9 @@ def test_what_is_no_list_of_samples_chooses_none(profile, rows):
 
 def test_profiles_of_other_settings_are_not_joined(profile):
     other = cr.credibility(cr.Classifier(models.smooth_network()), models.inputs(), gamma=31.0)
-    with pytest.raises(cr.InvalidArgumentError, match="same settings"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="same settings"):
         cr.Profile.concatenate([profile, other])
-    with pytest.raises(cr.InvalidArgumentError, match="at least one"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="at least one"):
         cr.Profile.concatenate([])
 
 
@@ -99,7 +99,16 @@ def test_what_is_saved_is_what_is_loaded(profile, tmp_path):
     path = tmp_path / "profile.safetensors"
     profile.save(path)
     again = cr.Profile.load(path)
-    for name in ("credibility", "fit", "risk", "x0", "perturbed", "multipliers", "steps", "passes"):
+    for name in (
+        "credibility",
+        "credence",
+        "risk",
+        "x0",
+        "perturbed",
+        "multipliers",
+        "steps",
+        "passes",
+    ):
         assert same(getattr(again, name), getattr(profile, name))
     for field in fields(cr.Certificate):
         name = field.name
@@ -115,9 +124,9 @@ def test_the_file_has_the_names_that_other_programs_look_for(profile, tmp_path):
     path = tmp_path / "profile.safetensors"
     profile.save(path)
     tensors = load_file(path)
-    plain = {"credibility", "fit", "risk", "x0", "perturbed", "multipliers", "steps", "passes"}
+    plain = {"credibility", "credence", "risk", "x0", "perturbed", "multipliers", "steps", "passes"}
     assert set(tensors) == plain | {"codes"} | {f"certificate.{name}" for name in CERTIFICATE}
-    assert same(tensors["fit"], profile.fit)
+    assert same(tensors["credence"], profile.credence)
     assert same(tensors["certificate.decrease"], profile.certificate.decrease)
     with safe_open(path, "pt") as file:
         metadata = file.metadata()
@@ -163,7 +172,7 @@ def tampered(profile, tmp_path, *, drop=None, change=None, metadata=None):
 )
 def test_damaged_files_are_refused_with_their_name(profile, tmp_path, damage, message):
     path = tampered(profile, tmp_path, **damage)
-    with pytest.raises(cr.FileFormatError, match=message) as caught:
+    with pytest.raises(cr.errors.FileFormatError, match=message) as caught:
         cr.Profile.load(path)
     assert str(path) in str(caught.value)
 
@@ -176,11 +185,11 @@ def test_files_that_are_something_else_are_refused(tmp_path):
     for content in (b"", b"hello", b"\x80\x04" * 100, b"\xff" * 64):
         path = tmp_path / "x.safetensors"
         path.write_bytes(content)
-        with pytest.raises(cr.FileFormatError, match=r"x\.safetensors"):
+        with pytest.raises(cr.errors.FileFormatError, match=r"x\.safetensors"):
             cr.Profile.load(path)
     with pytest.raises(FileNotFoundError):
         cr.Profile.load(tmp_path / "missing.safetensors")
-    with pytest.raises(cr.FileFormatError, match="a folder"):
+    with pytest.raises(cr.errors.FileFormatError, match="a folder"):
         cr.Profile.load(tmp_path)
 
 
@@ -200,14 +209,14 @@ def test_a_folder_that_is_missing_is_named(profile, tmp_path):
     ],
 )
 def test_names_of_other_formats_are_not_written(profile, tmp_path, name, remedy):
-    with pytest.raises(cr.InvalidArgumentError, match="another format") as caught:
+    with pytest.raises(cr.errors.InvalidArgumentError, match="another format") as caught:
         profile.save(tmp_path / name)
     assert remedy in caught.value.remedy
     assert list(tmp_path.iterdir()) == []
 
 
 def test_parquet_is_not_written_under_other_names(profile, tmp_path):
-    with pytest.raises(cr.InvalidArgumentError, match="another format") as caught:
+    with pytest.raises(cr.errors.InvalidArgumentError, match="another format") as caught:
         profile.to_parquet(tmp_path / "new.safetensors")
     assert "profile.save(" in caught.value.remedy
     assert list(tmp_path.iterdir()) == []
@@ -232,7 +241,7 @@ def test_load_says_what_other_files_are(profile, tmp_path):
         ("new.parquet", "Profile.from_parquet"),
         ("rule.json", "JSON"),
     ]:
-        with pytest.raises(cr.FileFormatError, match=r"that Profile\.save wrote") as caught:
+        with pytest.raises(cr.errors.FileFormatError, match=r"that Profile\.save wrote") as caught:
             cr.Profile.load(tmp_path / name)
         assert words in str(caught.value)
         assert name in str(caught.value)
@@ -242,7 +251,7 @@ def test_a_damaged_file_of_ours_is_not_taken_for_another_kind(tmp_path):
     path = tmp_path / "cut.safetensors"
     for first in (b"{", b"\x80"):
         path.write_bytes(first + b"\x02" + bytes(6) + b'{"x": 1}')
-        with pytest.raises(cr.FileFormatError, match="not a readable safetensors file"):
+        with pytest.raises(cr.errors.FileFormatError, match="not a readable safetensors file"):
             cr.Profile.load(path)
 
 
@@ -251,7 +260,7 @@ def test_the_table_has_one_row_a_sample(profile):
     assert len(frame) == 6
     assert frame["status"].tolist()[4] == "non finite input"
     assert frame.loc[4, ["predicted", "most_credible"]].isna().all()
-    assert frame["predicted"][0] == NAMES[int(profile.fit[0].argmax())]
+    assert frame["predicted"][0] == NAMES[int(profile.credence[0].argmax())]
     assert frame["most_credible"][1] == NAMES[int(profile.ranking()[1, 0])]
     assert frame["credibility.bee"][0] == pytest.approx(float(profile.credibility[0, 1]))
 
@@ -261,7 +270,7 @@ def test_the_model_has_a_class_also_where_nothing_was_searched_for(profile):
     codes[0] = int(cr.Status.NO_GRADIENT)  # x0 itself was returned
     frame = replace(profile, codes=codes).to_pandas()
     assert frame["status"][0] == cr.Status.NO_GRADIENT.label
-    assert frame["predicted"][0] == NAMES[int(profile.fit[0].argmax())]
+    assert frame["predicted"][0] == NAMES[int(profile.credence[0].argmax())]
     assert frame["predicted"].isna().tolist() == [False] * 4 + [True, False]
 
 
@@ -278,7 +287,7 @@ def test_every_column_of_the_table_is_its_number(profile):
     expected = {"risk": profile.risk, "passes": profile.passes}
     for k, name in enumerate(NAMES):
         expected[f"credibility.{name}"] = profile.credibility[:, k]
-        expected[f"fit.{name}"] = profile.fit[:, k]
+        expected[f"credence.{name}"] = profile.credence[:, k]
     for name in ("objective", "relative_stationarity", "decrease"):
         expected[f"certificate.{name}"] = getattr(profile.certificate, name)
     assert set(frame) == {*expected, "predicted", "most_credible", "status"}
@@ -313,6 +322,8 @@ def test_a_folder_is_no_file_to_save_to(tmp_path, name):
     profile = cr.credibility(cr.Classifier(models.smooth_network()), models.inputs(2), gamma=30.0)
     folder = tmp_path / name
     folder.mkdir()
-    with pytest.raises(cr.InvalidArgumentError, match=r"`path`.*a folder.*profile\.safetensors"):
+    with pytest.raises(
+        cr.errors.InvalidArgumentError, match=r"`path`.*a folder.*profile\.safetensors"
+    ):
         profile.save(folder)
     assert list(tmp_path.iterdir()) == [folder]

@@ -26,7 +26,9 @@ def check_profile(clf, x, *, smooth=True, gamma="auto"):
     profile = cr.credibility(clf, x, gamma=gamma)
     assert bool(profile.usable.all()), profile.status
     assert bool((profile.risk > 0).all())
-    before, after = (v.square().sum(1) / profile.gamma for v in (profile.fit, profile.credibility))
+    before, after = (
+        v.square().sum(1) / profile.gamma for v in (profile.credence, profile.credibility)
+    )
     assert bool((profile.risk <= before - after).all())
     certificate = cr.certify(bound, profile.x0, profile.perturbed, gamma=profile.gamma, probes=8)
     assert bool((certificate.fixed_point <= 1e-9).all())
@@ -35,7 +37,7 @@ def check_profile(clf, x, *, smooth=True, gamma="auto"):
     converged = profile.codes == cr.Status.CONVERGED
     assert bool((profile.certificate.relative_stationarity[converged] < 1e-6).all())
     if smooth and not bool(converged.all()):  # a longer search must end where the gradient vanishes
-        longer = cr.LBFGS(steps=3000, patience=None, tolerance=1e-7)
+        longer = cr.solvers.LBFGS(steps=3000, patience=None, tolerance=1e-7)
         profile = cr.credibility(clf, x, gamma=profile.gamma, solver=longer)
         assert float(profile.certificate.relative_stationarity.max()) < 1e-3
     return profile

@@ -22,7 +22,7 @@ from credibly.report import figures, style
 from credibly.report.view import as_picture, as_signal
 from tests.reference import models
 
-SOLVER = cr.LBFGS(steps=6)
+SOLVER = cr.solvers.LBFGS(steps=6)
 
 
 def pictures(channels, *, height=6, width=9, classes=3, low=0.2, high=0.8, **settings):
@@ -72,7 +72,7 @@ def test_a_grey_image_is_drawn_as_it_is():
 def test_bars_are_the_credibilities_before_and_after():
     profile = pictures(1, classes=4)
     before, after = bars(cr.plot_profile(profile, 2, classes=list("abcd")).axes[3])
-    assert before == profile.fit[2].tolist()
+    assert before == profile.credence[2].tolist()
     assert after == profile.credibility[2].tolist()
     assert labels(cr.plot_profile(profile, 2, classes=list("abcd")).axes[3].yaxis) == list("abcd")
 
@@ -110,8 +110,8 @@ def test_values_outside_0_and_1_are_stretched_and_this_is_said(channels):
 def test_the_title_says_the_classes_and_the_distance():
     profile = pictures(1, classes=3)
     for n in range(3):
-        first, last = int(profile.fit[n].argmax()), int(profile.credibility[n].argmax())
-        probability = profile.fit[n].exp()[first] / profile.fit[n].exp().sum()
+        first, last = int(profile.credence[n].argmax()), int(profile.credibility[n].argmax())
+        probability = profile.credence[n].exp()[first] / profile.credence[n].exp().sum()
         distance = math.dist(profile.x0[n].flatten(), profile.perturbed[n].flatten())
         ahead = "still ahead at x+" if first == last else f"class {last} ahead at x+"
         expected = f"class {first} at x0, {100 * probability:.1f} % by softmax; {ahead}; "
@@ -121,7 +121,7 @@ def test_the_title_says_the_classes_and_the_distance():
 
 def test_another_class_ahead_is_named():
     profile = pictures(1, classes=2)
-    swapped = replace(profile, credibility=torch.tensor([[-3.0, -0.1]] * 3), fit=-profile.fit * 0
+    swapped = replace(profile, credibility=torch.tensor([[-3.0, -0.1]] * 3), credence=-profile.credence * 0
                       + torch.tensor([[-0.01, -5.0]]))  # fmt: skip
     text = said(cr.plot_profile(swapped, classes=["cat", "dog"]))
     assert text.startswith("cat at x0, 99.0 % by softmax; dog ahead at x+; ")
@@ -135,9 +135,9 @@ def test_other_losses_have_no_softmax():
 
 def test_of_many_classes_the_ten_best_are_shown_also_the_one_ahead_at_x0():
     profile = pictures(1, classes=100)
-    fit, credible = profile.fit.clone(), profile.credibility.clone()
+    fit, credible = profile.credence.clone(), profile.credibility.clone()
     fit[0, 77], credible[0, 77] = -1e-3, -1e3  # first before, last after
-    panel = cr.plot_profile(replace(profile, fit=fit, credibility=credible)).axes[3]
+    panel = cr.plot_profile(replace(profile, credence=fit, credibility=credible)).axes[3]
     shown = [int(name) for name in labels(panel.yaxis)]
     assert len(shown) == 10
     assert 77 in shown
@@ -316,7 +316,7 @@ def test_a_sample_without_a_profile_is_said_to_have_none():
 def test_a_table_has_no_inputs_to_draw(tmp_path):
     _, profile = table(6)
     profile.to_parquet(tmp_path / "p.parquet")
-    with pytest.raises(cr.NotStoredError, match="has no `x0`"):
+    with pytest.raises(cr.errors.NotStoredError, match="has no `x0`"):
         cr.plot_profile(cr.Profile.from_parquet(tmp_path / "p.parquet"))
     profile.save(tmp_path / "p.safetensors")
     assert isinstance(cr.plot_profile(cr.Profile.load(tmp_path / "p.safetensors")), Figure)
@@ -347,16 +347,16 @@ def test_a_table_has_no_inputs_to_draw(tmp_path):
 )
 def test_bad_arguments_are_named(given, words):
     _, profile = table(6)
-    with pytest.raises(cr.InvalidArgumentError) as caught:
+    with pytest.raises(cr.errors.InvalidArgumentError) as caught:
         cr.plot_profile(profile, **given)
     assert words in str(caught.value)
     assert caught.value.argument in (*given, "features")
 
 
 def test_what_is_no_profile_and_an_empty_one_are_refused():
-    with pytest.raises(cr.InvalidArgumentError, match="`profile`: expected a profile"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`profile`: expected a profile"):
         cr.plot_profile(torch.zeros(2, 3))
-    with pytest.raises(cr.InvalidArgumentError, match="a profile without any"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="a profile without any"):
         cr.plot_profile(table(6)[1][:0])
 
 
@@ -473,7 +473,7 @@ def test_a_table_in_another_order_than_the_model_names_nothing_wrongly():
     table = pd.DataFrame(models.inputs(4, 3).numpy(), columns=["a", "b", "c"])
     profile = cr.credibility(clf, table[["c", "a", "b"]], gamma=5.0)
     cr.plot_profile(profile, 1, inputs=table)
-    with pytest.raises(cr.InvalidArgumentError, match="another order: c, a, b"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="another order: c, a, b"):
         cr.plot_profile(profile, 1, inputs=table[["c", "a", "b"]])
 
 

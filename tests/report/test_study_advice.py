@@ -9,12 +9,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import scale
 
 import credibly as cr
-from credibly.decide.bootstrap import paired_difference
+from credibly.baselines.catalogue import LogitMargin, MaxSoftmax, NegativeEntropy
 from credibly.decide.scores import SCORES
-from credibly.evaluate.baselines import LogitMargin, MaxSoftmax, NegativeEntropy
-from credibly.evaluate.study import Rows
-from credibly.evaluate.summary import summarise
+from credibly.metrics.intervals import paired_difference
 from credibly.report.study_view import StudyView
+from credibly.study.study import Rows
+from credibly.study.summary import summarise
 
 
 def result(errors, *, free, own, other=0.0, count=400):
@@ -31,8 +31,8 @@ def result(errors, *, free, own, other=0.0, count=400):
         "softmax_ratio": own * right + noise[1],
         "predicted_ratio": own * right + noise[2],
         "shift": other * right + noise[3],
-        "max softmax (rival)": free * right + noise[0],
-        "better than all (rival)": 9 * right + noise[4],
+        "max softmax (baseline)": free * right + noise[0],
+        "better than all (baseline)": 9 * right + noise[4],
     }
     rows = {"plain": Rows("ordinary", labels, predicted, predicted, scores, {})}
     return summarise(rows, resamples=200)
@@ -45,18 +45,24 @@ def last(found):
 def test_a_score_that_is_clearly_better_than_the_default_is_named_with_the_call():
     found = result(60, free=4.0, own=0.5)
     text = last(found)
-    assert "rank errors by max_softmax: SelectiveClassifier.for_risk(" in text
+    assert "rank errors by max_softmax: SelectiveClassifier.for_error_rate(" in text
     assert "score='max_softmax')" in text
     rows = found.rows["plain"]
     gap = paired_difference(
-        cr.aurc, rows.scores["max_softmax"], rows.scores["failure_score"], rows.correct, n=200
+        cr.metrics.aurc,
+        rows.scores["max_softmax"],
+        rows.scores["failure_score"],
+        rows.correct,
+        n=200,
     )
     assert gap.high < 0
     assert f"{100 * gap.value:+.2f} points [{100 * gap.low:+.2f}, {100 * gap.high:+.2f}]" in text
-    assert f"{100 * cr.aurc(rows.scores['max_softmax'], rows.correct):.2f} % against" in text
+    assert (
+        f"{100 * cr.metrics.aurc(rows.scores['max_softmax'], rows.correct):.2f} % against" in text
+    )
     assert "make the rule from other labelled ones" in text
     # what no rule can use is not advised, however good
-    assert "(rival)" not in text
+    assert "(baseline)" not in text
 
 
 def test_of_several_better_ones_the_best_is_named():
@@ -89,7 +95,7 @@ def test_sets_that_speak_against_the_default_are_not_kept_quiet(worse, better, w
     assert "leave the score of rules as it is" in text
     words = (
         f"But of {worse + better} other sets with labels and errors enough, failure_score ranks "
-        f"them clearly worse than max softmax (rival) on {worse}, and clearly better on {better}"
+        f"them clearly worse than max softmax (baseline) on {worse}, and clearly better on {better}"
     )
     assert (words in text) == warned
     assert text.endswith("pass score='max_softmax' to the rule.") == warned
@@ -118,7 +124,7 @@ def test_without_errors_or_rows_nothing_is_advised():
     assert "no failures to rank" in " ".join(StudyView(result(0, free=1.0, own=1.0)).sentences())
     assert not last(result(0, free=1.0, own=1.0)).startswith("What to do")
     whole = result(60, free=4.0, own=0.5)
-    bare = cr.StudyResult(whole.reference, whole.resamples, whole.seed, whole.sets)
+    bare = cr.study.StudyResult(whole.reference, whole.resamples, whole.seed, whole.sets)
     assert not last(bare).startswith("What to do")
 
 
@@ -126,14 +132,14 @@ def test_scores_that_are_one_with_two_classes_are_said_to_be(tmp_path):
     x, y = load_breast_cancer(return_X_y=True)
     x = torch.tensor(scale(x))[:, :4]
     clf = cr.from_sklearn(LogisticRegression().fit(x.numpy(), y))
-    study = cr.Study(
-        clf=clf, gamma=10.0, solver=cr.LBFGS(steps=5),
+    study = cr.study.Study(
+        clf=clf, gamma=10.0, solver=cr.solvers.LBFGS(steps=5),
         baselines={
-            "max softmax (rival)": MaxSoftmax(), "logit margin (rival)": LogitMargin(),
-            "negative entropy (rival)": NegativeEntropy(),
+            "max softmax (baseline)": MaxSoftmax(), "logit margin (baseline)": LogitMargin(),
+            "negative entropy (baseline)": NegativeEntropy(),
         },
     )  # fmt: skip
-    rows = study.run({"plain": cr.InputSet(x[:200], y[:200], "ordinary")}, tmp_path)
+    rows = study.run({"plain": cr.study.InputSet(x[:200], y[:200], "ordinary")}, tmp_path)
     assert int((~rows["plain"].correct).sum()) >= 10
     many = StudyView(summarise(rows, resamples=50, settings={"classes": 3})).sentences()
     assert not any("With two classes" in sentence for sentence in many)
@@ -141,8 +147,8 @@ def test_scores_that_are_one_with_two_classes_are_said_to_be(tmp_path):
     (same,) = (s for s in sentences if "put the inputs in the same order" in s)
     group = next(g for g in same.partition(": ")[2].strip(".").split("; ") if "max_softmax" in g)
     assert set(group.split(", ")) >= {
-        "softmax_ratio", "max_softmax", "max softmax (rival)", "logit margin (rival)",
-        "negative entropy (rival)",
+        "softmax_ratio", "max_softmax", "max softmax (baseline)", "logit margin (baseline)",
+        "negative entropy (baseline)",
     }  # fmt: skip
     assert "risk" not in group.split(", ")
     (flat,) = (s for s in sentences if "rank nothing" in s)

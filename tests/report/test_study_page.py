@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from credibly.evaluate.study import Rows
-from credibly.evaluate.summary import summarise
 from credibly.report import study_figures
 from credibly.report.study_page import study_page
 from credibly.report.study_view import StudyView, label
+from credibly.study.study import Rows
+from credibly.study.summary import summarise
 
 
 def rows(kind, *, own=1.0, soft=1.0, shift=0.0, count=120, seed=0):
@@ -22,7 +22,7 @@ def rows(kind, *, own=1.0, soft=1.0, shift=0.0, count=120, seed=0):
     right = (predicted == labels).double()
     noise = torch.randn(4, count, generator=g, dtype=torch.float64)
     scores = {
-        "max softmax (rival)": soft * right + noise[0],
+        "max softmax (baseline)": soft * right + noise[0],
         "ratio": own * right + noise[1] - shift,
         "energy <rival>": noise[2],
         "max_softmax": soft * right + noise[0],
@@ -63,12 +63,12 @@ def first_cells(page):
 
 def test_the_largest_softmax_stands_beside_the_rivals_and_nowhere_else(result):
     view = StudyView(result)
-    assert view.twins == {"max_softmax": "max softmax (rival)"}
+    assert view.twins == {"max_softmax": "max softmax (baseline)"}
     page = study_page(result)
     cells = [html.unescape(cell) for cell in first_cells(page)]
     # ranking, accuracies, and flagging in two ways
-    assert cells.count("max softmax (rival)") == 3
-    assert cells.count("max softmax (rival), two-sided") == 1
+    assert cells.count("max softmax (baseline)") == 3
+    assert cells.count("max softmax (baseline), two-sided") == 1
     assert not any("max_softmax" in cell for cell in cells)
     assert page.count("max_softmax") == 1  # where it is said to be left out
     assert "max_softmax" not in [*view.curves, *(name for name, _ in view.detectors)]
@@ -79,10 +79,10 @@ def test_the_largest_softmax_stands_beside_the_rivals_and_nowhere_else(result):
 def test_without_the_rival_or_as_the_reference_the_score_is_shown():
     study = {"plain": rows("ordinary")}
     named = StudyView(summarise(study, resamples=5, reference="max_softmax"))
-    assert named.twins == {"max softmax (rival)": "max_softmax"}
+    assert named.twins == {"max softmax (baseline)": "max_softmax"}
     assert "max_softmax" in named.ranked
     part = study["plain"]
-    alone = {name: s for name, s in part.scores.items() if name != "max softmax (rival)"}
+    alone = {name: s for name, s in part.scores.items() if name != "max softmax (baseline)"}
     view = StudyView(summarise({"plain": replace(part, scores=alone)}, resamples=5))
     assert (view.twins, "max_softmax" in view.ranked) == ({}, True)
 
@@ -171,14 +171,14 @@ def test_the_score_that_the_text_calls_best_is_among_the_bars():
     def part(kind, seed):
         found = rows(kind, seed=seed)
         noise = torch.randn(6, 120, generator=torch.Generator().manual_seed(seed)).double()
-        more = {f"s{n} (rival)": noise[n] + moves[kind][n == 5] for n in range(6)}
+        more = {f"s{n} (baseline)": noise[n] + moves[kind][n == 5] for n in range(6)}
         return replace(found, scores={**found.scores, **more})
 
     study = {kind: part(kind, seed) for seed, kind in enumerate(moves)}
     view = StudyView(summarise(study, resamples=40, settings={}))
-    assert view.best_detector("outliers") == ("s5 (rival)", False)
-    assert ("s5 (rival)", False) in view.detectors
-    assert "s5 (rival) is best" in " ".join(view.sentences())
+    assert view.best_detector("outliers") == ("s5 (baseline)", False)
+    assert ("s5 (baseline)", False) in view.detectors
+    assert "s5 (baseline) is best" in " ".join(view.sentences())
 
 
 def test_the_default_of_every_question_is_among_the_bars_and_curves():
@@ -225,7 +225,7 @@ def test_other_sets_with_few_errors_or_few_right_answers_tell_nothing_apart(erro
     result = summarise(study, resamples=40)
     assert result.sets["bent"].failures["ratio"].differences["aurc"].high < 0
     text = next(s for s in StudyView(result).sentences() if "shifted inputs" in s)
-    assert ("clearly better than max softmax (rival) on 1," in text) == told
+    assert ("clearly better than max softmax (baseline) on 1," in text) == told
     assert ("neither on 1 (1 of these for want of 10 wrong and right answers)" in text) != told
     row = re.search(r"<tr><td>bent</td>.*?</tr>", study_page(result))[0]
     assert ('class="good"' in row) == told

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import credibly as cr
-from credibly import Feasibility, solve_constrained
-from credibly.problem.constrained import AugmentedProblem
-from credibly.solve.constrained_rounds import (
+from credibly.theory import Feasibility, solve_constrained
+from credibly.theory.constrained_problem import AugmentedProblem
+from credibly.theory.constrained_rounds import (
     _IDLE,
     Iterate,
     Rounds,
@@ -23,13 +23,13 @@ from tests.reference.counting import counting
     ("net", "method"),
     [
         (models.smooth_network(), None),
-        (models.relu_network(), cr.AugmentedLagrangian(anneal_steps=30, rounds=3)),
+        (models.relu_network(), cr.theory.AugmentedLagrangian(anneal_steps=30, rounds=3)),
     ],
 )
 def test_passes_are_counted_as_the_model_sees_them(net, method):
     x0, seen = models.inputs(4), {"forward": 0, "backward": 0}
     clf = counting(net, seen)
-    c = cr.credibility(clf, x0, gamma=10.0, solver=cr.LBFGS()).credibility - 0.02
+    c = cr.credibility(clf, x0, gamma=10.0, solver=cr.solvers.LBFGS()).credibility - 0.02
 
     def unseen(credences):
         """What the model saw and no sample was charged for, and the passes charged."""
@@ -187,8 +187,8 @@ def test_a_penalty_is_worth_growing_where_the_violation_is_the_larger_error():
 def test_a_classical_search_keeps_the_bounds_of_a_space():
     net, x0 = models.smooth_network(), models.inputs(3).clamp(-0.5, 0.5)
     clf = cr.Classifier(net, space=cr.Space(bounds=(-0.5, 0.5)))
-    c = cr.credibility(cr.Classifier(net), x0, gamma=5.0, solver=cr.LBFGS()).credibility
-    method = cr.ClassicalArrowHurwicz(primal_step=0.02, dual_step=0.05, steps=60)
+    c = cr.credibility(cr.Classifier(net), x0, gamma=5.0, solver=cr.solvers.LBFGS()).credibility
+    method = cr.theory.ClassicalArrowHurwicz(primal_step=0.02, dual_step=0.05, steps=60)
     found = solve_constrained(clf, x0, c, method=method)
     free = solve_constrained(cr.Classifier(net), x0, c, method=method)
     assert float(free.x.abs().max()) > 0.5  # or the bounds were never felt

@@ -21,11 +21,11 @@ def problem(count=3, gamma=30.0, bounds=None):
 @pytest.mark.parametrize(("share", "taken"), [(2e-4, True), (5e-5, False)])
 def test_armijo_asks_for_a_ten_thousandth_of_what_the_slope_predicts(share, taken):
     p = problem(2)
-    state = cr.LBFGS().begin(p, p.evaluate(p.x0))
+    state = cr.solvers.LBFGS().begin(p, p.evaluate(p.x0))
     predicted = (state.point.gradient * state.direction).sum(1)
     gained = p.objective(p.x0 + state.direction) - share * predicted
     state = replace(state, point=replace(state.point, objective=gained))
-    after = cr.LBFGS().advance(p, state)
+    after = cr.solvers.LBFGS().advance(p, state)
     assert torch.equal(after.point.x, p.x0 + state.direction if taken else p.x0)
 
 
@@ -47,9 +47,9 @@ def test_directions_leave_alone_what_a_bound_holds():
 
 def test_an_accepted_step_is_followed_by_a_whole_one():
     p = problem(2)
-    state = cr.LBFGS().begin(p, p.evaluate(p.x0))
+    state = cr.solvers.LBFGS().begin(p, p.evaluate(p.x0))
     state = replace(state, length=torch.full((2,), 0.3).double())
-    after = cr.LBFGS().advance(p, state)
+    after = cr.solvers.LBFGS().advance(p, state)
     torch.testing.assert_close(after.point.x, p.x0 + 0.3 * state.direction)
     assert after.length.tolist() == [1.0, 1.0]
 
@@ -74,9 +74,9 @@ def test_a_memory_that_points_uphill_is_not_followed():
     [(1.0, [200, 20, 50, 100]), (2.0, [200, 40, 100, 200]), (0.01, [200, 1, 1, 8])],
 )
 def test_the_default_solvers_stages_grow_with_the_effort_and_share_the_tolerance(effort, steps):
-    stages = cr.Hybrid(effort=effort, tolerance=1e-5).stages()
+    stages = cr.solvers.Hybrid(effort=effort, tolerance=1e-5).stages()
     assert [stage.steps for stage in stages] == steps
     assert [stage.tolerance for stage in stages] == [1e-5] * 4
     assert [type(stage) for stage in stages] == [
-        cr.LBFGS, cr.GradientDescent, cr.GradientDescent, cr.LBFGS,
+        cr.solvers.LBFGS, cr.solvers.GradientDescent, cr.solvers.GradientDescent, cr.solvers.LBFGS,
     ]  # fmt: skip

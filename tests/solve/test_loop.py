@@ -25,7 +25,7 @@ def test_finished_samples_leave_the_batch():
         return net(x)
 
     p = replace(problem(), classifier=cr.Classifier(counted))
-    solution = solve(p, cr.LBFGS(), chunk_size=5)
+    solution = solve(p, cr.solvers.LBFGS(), chunk_size=5)
     assert len(set(solution.steps.tolist())) > 1, "all samples took equally long: nothing to see"
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < 5
@@ -39,34 +39,34 @@ def test_chunks_bound_the_batch_the_model_sees():
         sizes.append(len(x))
         return net(x)
 
-    solve(replace(problem(), classifier=cr.Classifier(counted)), cr.Hybrid(), chunk_size=2)
+    solve(replace(problem(), classifier=cr.Classifier(counted)), cr.solvers.Hybrid(), chunk_size=2)
     assert max(sizes) == 2
 
 
 def test_progress_never_falls_and_ends_at_one():
     seen = []
-    solve(problem(), cr.Hybrid(), chunk_size=2, tick=seen.append)
+    solve(problem(), cr.solvers.Hybrid(), chunk_size=2, tick=seen.append)
     assert seen == sorted(seen)
     assert seen[-1] == pytest.approx(1.0)
 
 
 def test_progress_is_the_share_of_the_steps_taken():
     seen = []
-    slow = cr.GradientDescent(step=1e-6, steps=4, patience=None, tolerance=0.0)
+    slow = cr.solvers.GradientDescent(step=1e-6, steps=4, patience=None, tolerance=0.0)
     solve(problem(4), slow, chunk_size=2, tick=seen.append)
     assert seen == pytest.approx([k / 8 for k in (1, 2, 3, 4, 4, 5, 6, 7, 8, 8)])
 
 
 def test_a_step_limit_is_called_so_and_returns_the_best_point():
     p = problem()
-    short = solve(p, cr.GradientDescent(step=0.01, steps=3), chunk_size=5)
+    short = solve(p, cr.solvers.GradientDescent(step=0.01, steps=3), chunk_size=5)
     assert set(short.status.tolist()) == {cr.Status.STEP_LIMIT}
     assert bool((p.objective(short.x) < p.objective(p.x0)).all())
 
 
 def test_the_best_point_is_kept_when_the_iterates_get_worse():
     p = problem(gamma=1.0)
-    overshooting = cr.GradientDescent(step=1.2, steps=60, patience=None)
+    overshooting = cr.solvers.GradientDescent(step=1.2, steps=60, patience=None)
     solution = solve(p, overshooting, chunk_size=5)
     assert bool((p.objective(solution.x) <= p.objective(p.x0)).all())
 
@@ -84,7 +84,7 @@ def test_the_default_is_at_least_as_good_as_its_first_stage_alone_on_kinks():
     clf = cr.Classifier(models.relu_network(seed=3))
     x0 = models.inputs(20, seed=9)
     hybrid = cr.credibility(clf, x0, gamma=5.0)
-    first = cr.credibility(clf, x0, gamma=5.0, solver=cr.Hybrid().stages()[0])
+    first = cr.credibility(clf, x0, gamma=5.0, solver=cr.solvers.Hybrid().stages()[0])
     assert bool((hybrid.certificate.objective <= first.certificate.objective * (1 + 1e-12)).all())
     assert float(hybrid.certificate.objective.sum()) < float(first.certificate.objective.sum())
 
@@ -92,32 +92,32 @@ def test_the_default_is_at_least_as_good_as_its_first_stage_alone_on_kinks():
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (lambda: cr.LBFGS(memory=0), "memory"),
-        (lambda: cr.LBFGS(steps=0), "steps"),
-        (lambda: cr.LBFGS(tolerance=-1.0), "tolerance"),
-        (lambda: cr.LBFGS(decrease=1.0), "decrease"),
-        (lambda: cr.LBFGS(patience=0), "patience"),
-        (lambda: cr.GradientDescent(step=0.0), "step"),
-        (lambda: cr.GradientDescent(momentum=1.0), "momentum"),
-        (lambda: cr.GradientDescent(scaling="rmsprop"), "scaling"),
-        (lambda: cr.GradientDescent(schedule="linear"), "schedule"),
-        (lambda: cr.GaussNewton(jacobian="sparse"), "jacobian"),
-        (lambda: cr.GaussNewton(products=0), "products"),
-        (lambda: cr.ArrowHurwicz(primal_step=-1.0), "primal_step"),
-        (lambda: cr.ArrowHurwicz(initial="zeros"), "initial"),
-        (lambda: cr.Hybrid(effort=0.0), "effort"),
+        (lambda: cr.solvers.LBFGS(memory=0), "memory"),
+        (lambda: cr.solvers.LBFGS(steps=0), "steps"),
+        (lambda: cr.solvers.LBFGS(tolerance=-1.0), "tolerance"),
+        (lambda: cr.solvers.LBFGS(decrease=1.0), "decrease"),
+        (lambda: cr.solvers.LBFGS(patience=0), "patience"),
+        (lambda: cr.solvers.GradientDescent(step=0.0), "step"),
+        (lambda: cr.solvers.GradientDescent(momentum=1.0), "momentum"),
+        (lambda: cr.solvers.GradientDescent(scaling="rmsprop"), "scaling"),
+        (lambda: cr.solvers.GradientDescent(schedule="linear"), "schedule"),
+        (lambda: cr.solvers.GaussNewton(jacobian="sparse"), "jacobian"),
+        (lambda: cr.solvers.GaussNewton(products=0), "products"),
+        (lambda: cr.solvers.ArrowHurwicz(primal_step=-1.0), "primal_step"),
+        (lambda: cr.solvers.ArrowHurwicz(initial="zeros"), "initial"),
+        (lambda: cr.solvers.Hybrid(effort=0.0), "effort"),
     ],
 )
 def test_impossible_settings_are_refused_by_name(make, name):
-    with pytest.raises(cr.InvalidArgumentError, match=f"`{name}`"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=f"`{name}`"):
         make()
 
 
 def test_solvers_are_immutable_values():
-    solver = cr.LBFGS(memory=4)
+    solver = cr.solvers.LBFGS(memory=4)
     with pytest.raises(AttributeError):
         solver.memory = 5
-    assert solver == cr.LBFGS(memory=4)
+    assert solver == cr.solvers.LBFGS(memory=4)
     assert "memory=4" in repr(solver)
 
 
@@ -138,18 +138,24 @@ def test_different_batches_meet_the_same_sizes():
         return net(x)
 
     p = replace(problem(37), classifier=cr.Classifier(counted))
-    solution = solve(p, cr.LBFGS(), chunk_size=37)
+    solution = solve(p, cr.solvers.LBFGS(), chunk_size=37)
     assert len(set(sizes)) > 3, "nothing left early: nothing to see"
     assert set(sizes) - {37} <= {batch_size(size) for size in range(1, 37)}
-    alone = [solve(p.select(slice(k, k + 1)), cr.LBFGS(), chunk_size=1).x for k in range(0, 37, 6)]
+    alone = [
+        solve(p.select(slice(k, k + 1)), cr.solvers.LBFGS(), chunk_size=1).x
+        for k in range(0, 37, 6)
+    ]
     torch.testing.assert_close(solution.x[::6], torch.cat(alone), rtol=0, atol=1e-6)
 
 
-class LeapThenSettle(cr.Solver):
+class LeapThenSettle(cr.solvers.Solver):
     """A first stage that leaps far off, and one that does not."""
 
     def stages(self):
-        return (*cr.GradientDescent(step=1e4, steps=5).stages(), *cr.LBFGS().stages())
+        return (
+            *cr.solvers.GradientDescent(step=1e4, steps=5).stages(),
+            *cr.solvers.LBFGS().stages(),
+        )
 
 
 def test_a_stage_that_left_where_the_model_is_finite_does_not_cost_the_next():
@@ -160,7 +166,7 @@ def test_a_stage_that_left_where_the_model_is_finite_does_not_cost_the_next():
     leap = cr.credibility(inside, x0, gamma=30.0, solver=LeapThenSettle().stages()[0])
     assert set(leap.status) == {cr.Status.NON_FINITE_MODEL}
     found = cr.credibility(inside, x0, gamma=30.0, solver=LeapThenSettle())
-    expected = cr.credibility(cr.Classifier(net), x0, gamma=30.0, solver=cr.LBFGS())
+    expected = cr.credibility(cr.Classifier(net), x0, gamma=30.0, solver=cr.solvers.LBFGS())
     assert set(found.status) == {cr.Status.CONVERGED}
     assert torch.allclose(found.perturbed, expected.perturbed, atol=1e-6)
 
@@ -178,9 +184,12 @@ def without_gradients(x0, least=0.0):
 
 
 def test_a_point_without_a_gradient_is_not_what_the_next_stage_starts_from():
-    class TwoStages(cr.Solver):
+    class TwoStages(cr.solvers.Solver):
         def stages(self):
-            return (*cr.GradientDescent(step=0.05, steps=5).stages(), *cr.LBFGS().stages())
+            return (
+                *cr.solvers.GradientDescent(step=0.05, steps=5).stages(),
+                *cr.solvers.LBFGS().stages(),
+            )
 
     p = without_gradients(models.inputs(2))
     found = solve(p, TwoStages(), chunk_size=2)
@@ -191,7 +200,7 @@ def test_a_point_without_a_gradient_is_not_what_the_next_stage_starts_from():
 
 def test_without_a_gradient_at_x0_nothing_is_tried():
     p = without_gradients(models.inputs(2), least=1.0)
-    found = solve(p, cr.LBFGS(), chunk_size=2)
+    found = solve(p, cr.solvers.LBFGS(), chunk_size=2)
     assert found.status.tolist() == [cr.Status.NON_FINITE_MODEL] * 2
     assert found.passes.tolist() == [1.0, 1.0]
     assert found.steps.tolist() == [0, 0]
@@ -200,7 +209,7 @@ def test_without_a_gradient_at_x0_nothing_is_tried():
 
 def test_the_best_point_may_be_one_that_the_solver_refused():
     p = without_gradients(models.inputs(2))
-    found = solve(p, cr.LBFGS(), chunk_size=2)
+    found = solve(p, cr.solvers.LBFGS(), chunk_size=2)
     assert bool((p.risk(found.x) > 1e-6).all())  # where the solver itself could not go on from
 
 
@@ -216,5 +225,5 @@ def test_a_vanishing_gradient_is_the_goal_unless_it_is_met_at_x0():
     p = Settled(p.classifier, p.x0, p.weights)
     start = p.x0.clone()
     start[1] += 0.01
-    found = solve(p, cr.LBFGS(), chunk_size=2, start=start)
+    found = solve(p, cr.solvers.LBFGS(), chunk_size=2, start=start)
     assert found.status.tolist() == [cr.Status.NO_GRADIENT, cr.Status.CONVERGED]

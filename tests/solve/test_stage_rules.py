@@ -70,7 +70,7 @@ def test_newton_steps_too_long_for_the_linearised_problem_are_halved():
 
 
 def test_a_stored_jacobian_is_paid_for_where_it_is_made():
-    p, solver = smooth(), cr.GaussNewton(jacobian="dense")
+    p, solver = smooth(), cr.solvers.GaussNewton(jacobian="dense")
     jacobian = 1 / 3 + 5 * 2 / 3  # a forward, and a backward an output
     state = solver.begin(p, p.evaluate(p.x0))
     assert state.cost.tolist() == pytest.approx([jacobian] * 2)
@@ -81,7 +81,7 @@ def test_a_stored_jacobian_is_paid_for_where_it_is_made():
 
 @pytest.mark.parametrize("jacobian", ["dense", "free"])
 def test_damping_falls_when_a_step_is_taken_and_rises_when_not(jacobian):
-    p, solver = smooth(), cr.GaussNewton(jacobian=jacobian)
+    p, solver = smooth(), cr.solvers.GaussNewton(jacobian=jacobian)
     state = replace(
         solver.begin(p, p.evaluate(p.x0)), damping=torch.tensor([0.0, 2.0], dtype=torch.float64)
     )
@@ -95,7 +95,7 @@ def test_damping_falls_when_a_step_is_taken_and_rises_when_not(jacobian):
     assert solver.advance(p, last).stuck.tolist() == [False, True]
 
 
-@pytest.mark.parametrize("solver", [cr.LBFGS(), cr.GaussNewton(jacobian="dense")])
+@pytest.mark.parametrize("solver", [cr.solvers.LBFGS(), cr.solvers.GaussNewton(jacobian="dense")])
 def test_a_trial_without_a_finite_gradient_is_refused(solver):
     net, x0 = models.smooth_network(), models.inputs(2)
 
@@ -112,7 +112,7 @@ def test_a_trial_without_a_finite_gradient_is_refused(solver):
 
 def test_a_step_on_a_bound_solves_for_the_free_features_and_leaves_the_others():
     p, point, held = affine_on_a_bound()
-    solver = cr.GaussNewton(jacobian="dense")
+    solver = cr.solvers.GaussNewton(jacobian="dense")
     proposal, _ = solver._propose(p, solver.begin(p, point))
     assert torch.equal(proposal[held], point.x[held])
     there = p.evaluate(proposal).gradient  # the model is affine, so the step is exact
@@ -129,7 +129,7 @@ def test_a_matrix_free_step_is_newtons_for_the_free_features_with_damping(monkey
 
     monkeypatch.setattr(gauss_newton, "OutputLinearisation", Counted)
     p, point, held = affine_on_a_bound()
-    solver = cr.GaussNewton(jacobian="free")
+    solver = cr.solvers.GaussNewton(jacobian="free")
     damping = torch.tensor([0.5, 20.0]).double()
     state = replace(solver.begin(p, point), damping=damping)
     proposal, spent = solver._propose(p, state)
@@ -137,7 +137,8 @@ def test_a_matrix_free_step_is_newtons_for_the_free_features_with_damping(monkey
         own = p.select(slice(n, n + 1))
         hessian = torch.autograd.functional.hessian(
             lambda v, own=own: (
-                (v - own.x0[0]).square().sum() + own.fit(own.classifier.losses(v.unsqueeze(0)))[0]
+                (v - own.x0[0]).square().sum()
+                + own.misfit(own.classifier.losses(v.unsqueeze(0)))[0]
             ),
             point.x[n],
         )
@@ -155,8 +156,8 @@ def test_a_matrix_free_step_is_newtons_for_the_free_features_with_damping(monkey
 def test_algorithm_1_takes_its_dual_step_from_the_largest_weight():
     p = smooth()
     by_itself, told = (
-        cr.ArrowHurwicz(initial="ones"),
-        cr.ArrowHurwicz(initial="ones", dual_step=1 / 8),
+        cr.solvers.ArrowHurwicz(initial="ones"),
+        cr.solvers.ArrowHurwicz(initial="ones", dual_step=1 / 8),
     )
     point = p.evaluate(p.x0)
     found, expected = (s.advance(p, s.begin(p, point)) for s in (by_itself, told))
@@ -164,8 +165,10 @@ def test_algorithm_1_takes_its_dual_step_from_the_largest_weight():
 
 
 def test_algorithm_1_is_done_when_multipliers_and_inputs_are():
-    p, solver = smooth(), cr.ArrowHurwicz()
-    best = cr.credibility(p.classifier, p.x0, weights=WEIGHTS, solver=cr.LBFGS(tolerance=1e-11))
+    p, solver = smooth(), cr.solvers.ArrowHurwicz()
+    best = cr.credibility(
+        p.classifier, p.x0, weights=WEIGHTS, solver=cr.solvers.LBFGS(tolerance=1e-11)
+    )
     state = solver.begin(p, p.evaluate(best.perturbed))
     assert float(solver.residual(p, state).max()) < 1e-9
     fit = 2 * state.point.losses / WEIGHTS

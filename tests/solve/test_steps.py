@@ -51,7 +51,7 @@ def cosine(steps):
 
 def test_plain_descent_is_torchs_with_momentum_and_cosine():
     p = problem(1)
-    solver = cr.GradientDescent(steps=12, step=0.07, momentum=0.6, schedule="cosine")
+    solver = cr.solvers.GradientDescent(steps=12, step=0.07, momentum=0.6, schedule="cosine")
     expected = torch_iterates(
         p, lambda v: torch.optim.SGD(v, lr=0.07, momentum=0.6), cosine(12), steps=12
     )
@@ -64,7 +64,7 @@ def test_adams_scaling_is_torchs_in_units_of_the_likely_distance():
     point = p.evaluate(p.x0)
     likely = min(0.25 * math.sqrt(float(point.objective)), 0.5 * float(point.gradient.norm()))
     length = 0.3 * 2 * likely / math.sqrt(8)
-    solver = cr.GradientDescent(
+    solver = cr.solvers.GradientDescent(
         steps=12, step=0.3, momentum=0.5, forgetting=0.8, scaling="adam", schedule="cosine"
     )
     expected = torch_iterates(
@@ -79,7 +79,7 @@ def test_features_whose_gradients_are_only_rounding_stay_where_they_are():
     matrix[:, 0] *= 1e-12  # seen by the gradient, but as noise
     clf, x0 = cr.Classifier(lambda x: x @ matrix.T), models.inputs(2, 6)
     p = FitRiskProblem(clf, x0, torch.full((4,), 20.0).double())
-    moved = iterates(cr.GradientDescent(scaling="adam", step=0.2), p, 1)[0] - x0
+    moved = iterates(cr.solvers.GradientDescent(scaling="adam", step=0.2), p, 1)[0] - x0
     assert float(moved[:, 0].abs().max()) < 1e-4 * float(moved[:, 1:].abs().min())
 
 
@@ -89,7 +89,7 @@ def test_a_bound_that_holds_a_feature_leaves_no_momentum_behind():
     point = p.evaluate(p.x0)
     held = ~p.free(point)
     assert bool(held.any()), "no bound is felt: nothing to see"
-    state = cr.GradientDescent(step=0.1, momentum=0.5)
+    state = cr.solvers.GradientDescent(step=0.1, momentum=0.5)
     state = state.advance(p, state.begin(p, point))
     assert torch.equal(state.mean, 0.5 * point.gradient.masked_fill(held, 0.0))
 
@@ -112,7 +112,7 @@ def test_the_likely_distance_is_the_one_moved_or_the_smaller_guess():
     assert rounding_of(point_of([3.0])).tolist() == [12 * torch.finfo(torch.float64).eps]
 
 
-class Residuals(cr.GradientDescent):
+class Residuals(cr.solvers.GradientDescent):
     """A stage whose residual is told by the losses of the point."""
 
     def residual(self, _problem, state):
@@ -180,7 +180,7 @@ def test_the_stationary_point_is_taken_only_where_it_is_as_good():
 def test_a_start_of_its_own_stays_with_its_sample_across_chunks():
     p = problem(5)
     start = p.x0 + 0.1 * torch.arange(5).double()[:, None]
-    one = cr.GradientDescent(steps=1, step=1e-9)
+    one = cr.solvers.GradientDescent(steps=1, step=1e-9)
     found = solve(p, one, chunk_size=2, start=start)
     torch.testing.assert_close(found.x, start, rtol=0, atol=1e-6)
 
@@ -188,8 +188,8 @@ def test_a_start_of_its_own_stays_with_its_sample_across_chunks():
 def test_steps_of_finished_samples_are_not_counted():
     # of 12 samples in a batch of sizes 12, 10, 8, ... some wait for others after they ended
     p = problem(12)
-    together = solve(p, cr.LBFGS(), chunk_size=12)
-    alone = [solve(p.select(slice(k, k + 1)), cr.LBFGS(), chunk_size=1) for k in range(12)]
+    together = solve(p, cr.solvers.LBFGS(), chunk_size=12)
+    alone = [solve(p.select(slice(k, k + 1)), cr.solvers.LBFGS(), chunk_size=1) for k in range(12)]
     assert together.steps.tolist() == [int(one.steps) for one in alone]
     assert len(set(together.steps.tolist())) > 1
 
@@ -226,19 +226,19 @@ def test_the_first_step_is_two_fifths_of_the_likely_distance_downhill():
 
 def test_a_step_that_gains_less_than_armijo_asks_is_refused_and_shortened():
     p = problem(2)
-    state = cr.LBFGS().begin(p, p.evaluate(p.x0))
+    state = cr.solvers.LBFGS().begin(p, p.evaluate(p.x0))
     uphill = -state.direction
     object.__setattr__(state, "direction", uphill)
-    after = cr.LBFGS().advance(p, state)
+    after = cr.solvers.LBFGS().advance(p, state)
     assert torch.equal(after.point.x, p.x0)
     assert torch.equal(after.direction, uphill)
     assert bool((after.length < 1).all())
     assert after.trials.tolist() == [1.0, 1.0]
     assert after.memory.count.tolist() == [0, 0]
     for _ in range(10):
-        after = cr.LBFGS().advance(p, after)
+        after = cr.solvers.LBFGS().advance(p, after)
     assert after.stuck.tolist() == [False, False]
-    assert cr.LBFGS().advance(p, after).stuck.tolist() == [True, True]
+    assert cr.solvers.LBFGS().advance(p, after).stuck.tolist() == [True, True]
 
 
 def test_conjugate_gradients_solve_stop_and_count_products():

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from credibly.batch.report import FAILED, OUTSIDE, UNREADABLE
 from credibly.batch.shards import as_table
-from credibly.data.sources import Source
 from credibly.errors import CrediblyError, ModelError
+from credibly.io.sources import Source
 from credibly.model.bound import InSpace, bind
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only, undisturbed

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from credibly.solve.status import Status
-from credibly.types import to_type_again
+from credibly.types import shortest_repr
 
 OUTSIDE = "outside bounds"
 """Status of a row that breaks the bounds itself; its profile is NaN."""
@@ -60,7 +60,7 @@ class ScoreReport:
 
     def summary(self) -> str:
         """A few lines a person reads."""
-        gamma = None if self.gamma is None else to_type_again(self.gamma)
+        gamma = None if self.gamma is None else shortest_repr(self.gamma)
         weights = "weights of their own" if gamma is None else f"gamma {gamma}"
         fresh = max(self.rows - self.resumed, 0)
         speed = f", {fresh / self.seconds:.3g} rows/s" if fresh and self.seconds > 0 else ""

@@ -12,19 +12,19 @@ import torch
 from torch import Tensor
 
 from credibly.batch.chunks import AUTO_ROWS, Job, answered, gamma_of, prepared, solve_chunk, solved
-from credibly.batch.lock import locked
 from credibly.batch.manifest import FORMAT, FORMAT_VERSION, Manifest, plain, require_same, versions
 from credibly.batch.report import ScoreReport, movement
 from credibly.batch.shards import NAME_A_FILE, Shards, require_table_extra
-from credibly.data.columns import naming_columns
-from credibly.data.sources import Source, open_source
 from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, OutputError
+from credibly.io.code_digest import digest_of_callable, words_of_loss
+from credibly.io.columns import naming_columns
+from credibly.io.fingerprints import digest_of_classifier, digest_of_space
+from credibly.io.lock import locked
+from credibly.io.models import LoadedClassifier
+from credibly.io.sources import Source, open_source
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
-from credibly.model.code_digest import digest_of_callable, words_of_loss
 from credibly.model.derivatives import undisturbed
-from credibly.model.files import LoadedClassifier
-from credibly.model.fingerprint import digest_of_classifier, digest_of_space
 from credibly.model.inputs import enter, finite_rows
 from credibly.problem.weights import as_numbers, resolve_weights
 from credibly.profile.arguments import (
@@ -124,7 +124,7 @@ def _checked(clf: Classifier) -> Classifier:
         raise InvalidArgumentError(
             "clf",
             expected="a credibly.Classifier or what load_classifier gave",
-            came=type(clf).__name__,
+            got=type(clf).__name__,
             remedy="Wrap your model first: credibly.Classifier(net).",
         )
     return clf
@@ -135,7 +135,7 @@ def _check_one_source_of_weights(gamma: object, weights: object) -> None:
         raise InvalidArgumentError(
             "gamma",
             expected="exactly one of gamma and weights",
-            came="both",
+            got="both",
             remedy="Leave out one of them.",
         )
 
@@ -257,7 +257,7 @@ def _require_rows(job: Job, x: Tensor, outside: Tensor) -> None:
     raise InvalidArgumentError(
         "bounds",
         expected="bounds that at least one of the first rows keeps, to set gamma by",
-        came=f"{job.bounds or 'those of the space'}; {int(outside.sum())} of the first {len(x)} "
+        got=f"{job.bounds or 'those of the space'}; {int(outside.sum())} of the first {len(x)} "
         f"rows lie outside (values from {float(values.min()):.4g} to {float(values.max()):.4g}), "
         "and no other can be used",
         remedy="Widen the bounds, bring the inputs into them (--scale 255 for bytes), or pass "

@@ -51,7 +51,7 @@ def _check_pair(args: Sequence[str], option: str) -> None:
             raise InvalidArgumentError(
                 option.removeprefix("--"),
                 expected=f"two numbers: {option} 0 1",
-                came=repr(wrong[0]) if wrong else f"{len(given)} of them",
+                got=repr(wrong[0]) if wrong else f"{len(given)} of them",
                 remedy="The smallest and the largest value, with a space between them.",
             )
 

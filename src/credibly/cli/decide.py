@@ -15,7 +15,7 @@ from rich.console import Console
 
 from credibly.cli import options as o
 from credibly.errors import FileFormatError, OutputError
-from credibly.model.whole_files import whole_file
+from credibly.io.whole_files import whole_file
 
 if TYPE_CHECKING:
     from credibly.decide.rules import Answers
@@ -49,7 +49,7 @@ def decide(
         profile = read_parquet(profiles)
         ids, statuses = _ids_and_statuses(profiles)
         found = answers(loaded, profile)
-    names = [profile.class_name(k) for k in range(profile.fit.shape[1])]
+    names = [profile.class_name(k) for k in range(profile.credence.shape[1])]
     columns = _columns(found, names, ids.to_pylist(), statuses)
     if out.suffix.lower() == ".csv":
         _write_whole(out, lambda path: _write_csv(path, columns))

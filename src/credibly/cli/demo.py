@@ -110,7 +110,7 @@ def _print_extremes(console: Console, results: DemoResults) -> None:
             str(n),
             profile.class_name(predicted),
             profile.class_name(int(results.labels[n])),
-            f"{float(profile.fit[n].max().exp()):.1%}",
+            f"{float(profile.credence[n].max().exp()):.1%}",
             profile.class_name(int(profile.credibility[n].argmax())),
             f"{float(trust[n]):.3f}",
         )

@@ -20,7 +20,7 @@ from credibly.errors import FileFormatError, InvalidArgumentError, OutputError
 
 if TYPE_CHECKING:
     from credibly.cli.evaluation import Evaluation
-    from credibly.evaluate.study_result import StudyResult
+    from credibly.study.study_result import StudyResult
 
 FEWEST_RESAMPLES = 100
 """Of the bootstrap, for intervals that people read."""
@@ -59,7 +59,7 @@ def evaluate(
 ) -> None:
     """Compare scores of trust on a model; started again, it goes on where it was."""
     from credibly.cli.evaluation import Evaluation, read_inputs
-    from credibly.data.labels import label_place, raw_labels
+    from credibly.io.labels import label_place, raw_labels
     from credibly.report.extras import require_report_extra
 
     require_report_extra()
@@ -96,7 +96,7 @@ def _check(data: Path, out: Path, resamples: int) -> None:
         raise InvalidArgumentError(
             "resamples",
             expected=f"at least {FEWEST_RESAMPLES}",
-            came=f"{resamples}",
+            got=f"{resamples}",
             remedy="The ends of intervals from fewer are chance; 1000 is usual.",
         )
 

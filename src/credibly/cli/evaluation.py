@@ -14,28 +14,28 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from credibly.batch.lock import locked
+from credibly.attacks.ball import Norm
+from credibly.attacks.pgd import PGD
+from credibly.baselines.catalogue import LogitBaseline, all_baselines
 from credibly.batch.shards import require_table_extra, writing
 from credibly.cli import options as o
-from credibly.data.columns import naming_columns
-from credibly.data.labels import read_labels
 from credibly.errors import CrediblyWarning, FileFormatError, InvalidArgumentError, OutputError
-from credibly.evaluate.attacks.ball import Norm
-from credibly.evaluate.attacks.pgd import PGD
-from credibly.evaluate.baselines import LogitBaseline, all_baselines
-from credibly.evaluate.corruptions import KINDS, Corruption
-from credibly.evaluate.shares import sizes_of
-from credibly.evaluate.study import InputSet, Study
-from credibly.evaluate.study_result import StudyResult
-from credibly.evaluate.summary import summarise
+from credibly.io.columns import naming_columns
+from credibly.io.fingerprints import digest_of_parts
+from credibly.io.labels import read_labels
+from credibly.io.lock import locked
+from credibly.io.models import LoadedClassifier
+from credibly.io.whole_files import whole_file
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
-from credibly.model.files import LoadedClassifier
-from credibly.model.fingerprint import digest_of_parts
 from credibly.model.inputs import enter, finite_rows
-from credibly.model.whole_files import whole_file
 from credibly.profile.arguments import check_bounds
 from credibly.solve.hybrid import Hybrid
+from credibly.study.corruptions import KINDS, Corruption
+from credibly.study.shares import sizes_of
+from credibly.study.study import InputSet, Study
+from credibly.study.study_result import StudyResult
+from credibly.study.summary import summarise
 from credibly.types import Bounds
 
 SEVERITIES = (1, 3, 5)
@@ -200,7 +200,7 @@ def _refuse_other(
 def rivals() -> dict[str, Any]:
     """Rivals that need only the outputs of the model, and so cost next to nothing."""
     every = all_baselines(gamma=1.0)  # none of those that are kept has a use for gamma
-    return {f"{name} (rival)": r for name, r in every.items() if isinstance(r, LogitBaseline)}
+    return {f"{name} (baseline)": r for name, r in every.items() if isinstance(r, LogitBaseline)}
 
 
 def parsed_attack(text: str, bounds: Bounds | None) -> PGD:
@@ -214,7 +214,7 @@ def parsed_attack(text: str, bounds: Bounds | None) -> PGD:
         raise InvalidArgumentError(
             "attack",
             expected="NORM:EPS with a norm of linf or l2 and a radius above 0",
-            came=repr(text),
+            got=repr(text),
             remedy="For example linf:0.01, in the units of the inputs.",
         )
     chosen: Any = norm
@@ -229,7 +229,7 @@ def _check_attackable(clf: Classifier, text: str) -> None:
     raise InvalidArgumentError(
         "attack",
         expected="none with this model: attacks move every number of the input, and alike",
-        came=f"{text!r} and a Classifier with {moved}",
+        got=f"{text!r} and a Classifier with {moved}",
         remedy="Leave out --attack, or name a factory whose Classifier is without it.",
     )
 
@@ -267,7 +267,7 @@ def _labels(
         raise InvalidArgumentError(
             "labels",
             expected=f"{rows}, one for each row of the data",
-            came=f"{len(labels)} in {place[0].name}",
+            got=f"{len(labels)} in {place[0].name}",
             remedy="They go with the rows in order; --limit takes the first of both.",
         )
     return labels[:rows], count
@@ -278,7 +278,7 @@ def _check_shape(inputs: Inputs, ordinary: Inputs) -> None:
         raise InvalidArgumentError(
             "outliers",
             expected=f"inputs of shape {tuple(ordinary.x.shape[1:])}",
-            came=f"{tuple(inputs.x.shape[1:])} in {inputs.facts['name']}",
+            got=f"{tuple(inputs.x.shape[1:])} in {inputs.facts['name']}",
             remedy="Bring them to the shape of the data first; images are resized by --size.",
         )
 
@@ -288,7 +288,7 @@ def _unused(name: str, sets: Mapping[str, InputSet]) -> str:
         raise InvalidArgumentError(
             "outliers",
             expected="files of different names",
-            came=f"{name!r} twice",
+            got=f"{name!r} twice",
             remedy="Rename one.",
         )
     return f"outliers {name}"
@@ -300,7 +300,7 @@ def _damages(x: Tensor) -> dict[str, Callable[[], Tensor]]:
         raise InvalidArgumentError(
             "corruptions",
             expected="images (channels, height, width) with pixels in [0, 1]",
-            came=f"shape {tuple(x.shape[1:])}, values {float(known.min()):.3g} to "
+            got=f"shape {tuple(x.shape[1:])}, values {float(known.min()):.3g} to "
             f"{float(known.max()):.3g}",
             remedy="Leave out --corruptions, or let --scale and --preprocess do the rest.",
         )

@@ -17,9 +17,9 @@ from credibly.errors import CrediblyWarning, ModelError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from credibly.data.sources import Ids, Source
+    from credibly.io.models import LoadedClassifier
+    from credibly.io.sources import Ids, Source
     from credibly.model.classifier import Classifier
-    from credibly.model.files import LoadedClassifier
     from credibly.types import Bounds
 
 SHOWN = 8

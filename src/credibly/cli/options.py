@@ -17,8 +17,8 @@ from rich.console import Console
 from credibly.errors import CrediblyWarning, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from credibly.data.sources import Source
-    from credibly.model.files import LoadedClassifier
+    from credibly.io.models import LoadedClassifier
+    from credibly.io.sources import Source
 
 _MODEL = "The model"
 _DATA = "The data"
@@ -144,7 +144,7 @@ class ModelOptions:
         """The model that the options describe; modules in the working folder can be named."""
         import torch
 
-        from credibly.model.files import load_classifier
+        from credibly.io.models import load_classifier
 
         if str(Path.cwd()) not in sys.path:
             sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
@@ -176,7 +176,7 @@ class DataOptions:
 
     def open(self, path: Path) -> Source:
         """The data that the options describe."""
-        from credibly.data.sources import open_source
+        from credibly.io.sources import open_source
 
         return open_source(
             path,
@@ -199,7 +199,7 @@ def as_gamma(text: str) -> float | Literal["auto"]:
         return float(text)
     except ValueError as error:
         raise InvalidArgumentError(
-            "gamma", expected="a number or 'auto'", came=repr(text), remedy="For example 200."
+            "gamma", expected="a number or 'auto'", got=repr(text), remedy="For example 200."
         ) from error
 
 
@@ -260,7 +260,7 @@ def _class_names(text: str | None) -> list[str] | None:
             raise InvalidArgumentError(
                 "classes",
                 expected="names separated by commas, or a text file of a name a line",
-                came=f"{text!r}, which is no file and one name only",
+                got=f"{text!r}, which is no file and one name only",
                 remedy="Look at the path, or pass all names: --classes cat,dog.",
             )
         lines = Path(text).read_text("utf-8").splitlines()
@@ -274,7 +274,7 @@ def _size(text: str | None) -> int | tuple[int, int] | None:
     numbers = text.lower().split("x")
     if not all(number.isdecimal() for number in numbers) or len(numbers) > 2:
         raise InvalidArgumentError(
-            "size", expected="HEIGHTxWIDTH or one number", came=repr(text), remedy="E.g. 224x224."
+            "size", expected="HEIGHTxWIDTH or one number", got=repr(text), remedy="E.g. 224x224."
         )
     height, width = int(numbers[0]), int(numbers[-1])
     return height, width

@@ -29,7 +29,7 @@ def plain_tensor(values: object, name: str = "values") -> Tensor:
         raise InvalidArgumentError(
             name,
             expected="numbers: a tensor, an array or a list",
-            came=f"{type(values).__name__} that is no array of numbers",
+            got=f"{type(values).__name__} that is no array of numbers",
             remedy="Pass one number a sample.",
         ) from error
 
@@ -42,7 +42,7 @@ def plain_labels(labels: object, name: str = "labels") -> Tensor:
         raise InvalidArgumentError(
             name,
             expected="one whole number a sample",
-            came=f"{type(labels).__name__} that is no tensor of numbers",
+            got=f"{type(labels).__name__} that is no tensor of numbers",
             remedy="Number the classes in the order of the model's outputs: "
             "[classes.index(name) for name in names], with that list of their names as `classes`.",
         ) from error
@@ -70,7 +70,7 @@ def checked_labels(labels: object, count: int, classes: int | None) -> Tensor:
         raise InvalidArgumentError(
             "labels",
             expected=f"one whole number a sample, {count}",
-            came=f"shape {tuple(found.shape)} of {found.dtype}",
+            got=f"shape {tuple(found.shape)} of {found.dtype}",
             remedy=_remedy(tuple(found.shape), count, whole=whole),
         )
     found = found.long()
@@ -81,7 +81,7 @@ def checked_labels(labels: object, count: int, classes: int | None) -> Tensor:
         raise InvalidArgumentError(
             "labels",
             expected="classes from 0" + ("" if classes is None else f" to {classes - 1}"),
-            came=f"{int(found[outside][0])} for sample {int(outside.nonzero()[0])}",
+            got=f"{int(found[outside][0])} for sample {int(outside.nonzero()[0])}",
             remedy="Number the classes in the order of the model's outputs.",
         )
     return found
@@ -94,8 +94,8 @@ def check_score(score: object, name: str = "score") -> None:
         raise InvalidArgumentError(
             name,
             expected=f"one of {', '.join(sorted(SCORES))}, or a TrustScore such as "
-            "cr.failure_score(profile)",
-            came=repr(score),
+            "cr.scores.failure_score(profile)",
+            got=repr(score),
             remedy="docs/decisions.md lists the names; for a function of yours, write a subclass "
-            "of cr.TrustScore.",
+            "of cr.scores.TrustScore.",
         )

@@ -10,9 +10,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from credibly.decide.bootstrap import Interval, bootstrap
 from credibly.decide.scores import gain, predicted_ratio, shift
 from credibly.errors import InvalidArgumentError
+from credibly.metrics.intervals import Interval, bootstrap
 from credibly.model.classifier import Classifier
 from credibly.model.structure import Nested
 from credibly.profile.arguments import Progress, ticking
@@ -23,11 +23,11 @@ from credibly.types import CPU, norm
 
 
 def _kept(profile: Profile) -> Tensor:
-    return (profile.credibility.argmax(1) == profile.fit.argmax(1)).double()
+    return (profile.credibility.argmax(1) == profile.credence.argmax(1)).double()
 
 
 def _relative_shift(profile: Profile) -> Tensor:
-    return shift(profile) / norm(profile.fit.double())
+    return shift(profile) / norm(profile.credence.double())
 
 
 MEASURES: dict[str, Callable[[Profile], Tensor]] = {
@@ -184,7 +184,7 @@ def compare(
         raise InvalidArgumentError(
             "models",
             expected="a mapping from at least two names to classifiers",
-            came=f"{type(models).__name__} of {len(models) if hasattr(models, '__len__') else '?'}",
+            got=f"{type(models).__name__} of {len(models) if hasattr(models, '__len__') else '?'}",
             remedy="compare({'resnet': clf_a, 'densenet': clf_b}, x).",
         )
     with ticking(progress) as tick:
@@ -221,7 +221,7 @@ def compare(
             for a, b in pairs
         },
         sizes={
-            name: float(norm(profile.fit.double().cpu()[usable]).mean())
+            name: float(norm(profile.credence.double().cpu()[usable]).mean())
             for name, profile in profiles.items()
         },
     )
@@ -234,7 +234,7 @@ def _part(tick: Callable[[float], None], place: int, count: int) -> Callable[[fl
 
 def _agree(first: Profile, second: Profile) -> Tensor:
     """Whether both models predict the same class, sample by sample."""
-    left, right = first.fit.argmax(1).cpu(), second.fit.argmax(1).cpu()
+    left, right = first.credence.argmax(1).cpu(), second.credence.argmax(1).cpu()
     names = [set(profile.settings.classes or ()) for profile in (first, second)]
     if names[0] != names[1]:  # other names for what may be the same: then the order of outputs
         return (left == right).double()
@@ -289,14 +289,14 @@ def _check_comparable(profiles: Mapping[str, Profile]) -> None:
         raise InvalidArgumentError(
             "models",
             expected="models of the same classes",
-            came=f"as many classes as {sizes}",
+            got=f"as many classes as {sizes}",
             remedy="Measures of other sets of classes are not comparable.",
         )
     if not bool(torch.stack([profile.usable.cpu() for profile in profiles.values()]).all(0).any()):
         raise InvalidArgumentError(
             "x",
             expected="at least one sample that was solved for every model",
-            came="none",
+            got="none",
             remedy="Look at credibility(clf, x, ...).status of each.",
         )
 

@@ -99,7 +99,7 @@ class ConformalSets:
         _check_choice("probabilities", probabilities, get_args(Source))
         _check_choice("method", method, get_args(Method))
         _check_seed(seed)
-        truth: NDArray[np.int64] = checked_labels(labels, *profile.fit.shape).numpy()
+        truth: NDArray[np.int64] = checked_labels(labels, *profile.credence.shape).numpy()
         known = _known(profile)
         _check_enough(int(known.sum()), float(confidence))
         values = _probabilities(profile, probabilities)[known]
@@ -115,11 +115,11 @@ class ConformalSets:
         """
         refuse_other_settings(self.settings, profile)
         known = _known(profile)
-        found = np.ones(tuple(profile.fit.shape), dtype=bool)
+        found = np.ones(tuple(profile.credence.shape), dtype=bool)
         if known.any():
             values = _probabilities(profile, self.probabilities)[known]
             found[known] = _sets(values, self.threshold, self.confidence, self.method)
-        return torch.from_numpy(found).to(profile.fit.device)
+        return torch.from_numpy(found).to(profile.credence.device)
 
     def named(self, profile: Profile) -> list[list[str]]:
         """Names of the classes in the set of each sample."""
@@ -235,14 +235,14 @@ def _mapie() -> Any:
 
 def _known(profile: Profile) -> NDArray[np.bool_]:
     """Samples (N,) that were solved."""
-    finite_rows = profile.credibility.isfinite().all(1) & profile.fit.isfinite().all(1)
+    finite_rows = profile.credibility.isfinite().all(1) & profile.credence.isfinite().all(1)
     known: NDArray[np.bool_] = (finite_rows & profile.usable).cpu().numpy()
     return known
 
 
 def _probabilities(profile: Profile, source: Source) -> NDArray[np.float64]:
     """Probabilities (N, K) in double precision, none of them zero."""
-    values = profile.credibility if source == "profile" else profile.fit
+    values = profile.credibility if source == "profile" else profile.credence
     raw = values.detach().double().softmax(1)
     least = min(FLOOR, 0.1 / raw.shape[1])
     floored = (1 - least * raw.shape[1]) * raw + least  # keeps the order, and sums to one
@@ -257,7 +257,7 @@ def _check_enough(count: int, confidence: float) -> None:
             "profile",
             expected=f"at least {needed} labelled samples that were solved, for a confidence of "
             f"{confidence:g}",
-            came=f"{count}",
+            got=f"{count}",
             remedy="Bring more, or ask for less confidence.",
         )
 
@@ -267,7 +267,7 @@ def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise InvalidArgumentError(
             name,
             expected=" or ".join(map(repr, choices)),
-            came=repr(value),
+            got=repr(value),
             remedy="docs/decisions.md says what each is.",
         )
 
@@ -278,6 +278,6 @@ def _check_seed(seed: object) -> None:
         raise InvalidArgumentError(
             "seed",
             expected="a whole number from 0 to 2**32 - 1",
-            came=repr(seed),
+            got=repr(seed),
             remedy="0 is as good as any.",
         )

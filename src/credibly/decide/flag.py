@@ -45,7 +45,7 @@ class OutlierFlag:
     samples: int
 
     @classmethod
-    def learn(
+    def fit(
         cls,
         clf: object,
         profile: Profile,

@@ -39,7 +39,7 @@ class Plain(TrustScore):
             raise InvalidArgumentError(
                 "score",
                 expected=f"one of {', '.join(sorted(SCORES))}",
-                came=repr(self.name),
+                got=repr(self.name),
                 remedy="docs/scores.md says which suits which question.",
             )
 
@@ -68,7 +68,7 @@ class Balanced(TrustScore):
     spreads: tuple[float, ...]
 
     @staticmethod
-    def learn(profile: Profile, names: Sequence[str], shares: Sequence[float]) -> Balanced:
+    def fit(profile: Profile, names: Sequence[str], shares: Sequence[float]) -> Balanced:
         """Spreads from a sample of ordinary profiles; no labels are needed."""
         spreads = tuple(_quartiles(Plain(name)(profile))[2] for name in names)
         return Balanced(tuple(names), tuple(float(share) for share in shares), spreads)
@@ -106,7 +106,7 @@ class TwoSided(TrustScore):
     spreads: tuple[float, ...]
 
     @staticmethod
-    def learn(profile: Profile, *names: str) -> TwoSided:
+    def fit(profile: Profile, *names: str) -> TwoSided:
         """Centres and spreads from a sample of ordinary profiles; no labels are needed."""
         found = [_quartiles(Plain(name)(profile)) for name in names]
         return TwoSided(names, tuple(f[1] for f in found), tuple(f[2] for f in found))
@@ -149,7 +149,7 @@ def failure_score(profile: Profile) -> Balanced:
     Args:
         profile: of ordinary inputs; the scales of both parts are learned from it, without labels.
     """
-    return Balanced.learn(profile, tuple(FAILURE_PARTS), tuple(FAILURE_PARTS.values()))
+    return Balanced.fit(profile, tuple(FAILURE_PARTS), tuple(FAILURE_PARTS.values()))
 
 
 def outlier_score() -> Plain:
@@ -164,7 +164,7 @@ def tamper_score(profile: Profile) -> TwoSided:
     (docs/scores.md): of |c+ - c0|, of what a unit of it costs, and of log(p1 / p2). Strong attacks
     make a network too sure, those that stop at the boundary leave it too unsure.
     """
-    return TwoSided.learn(profile, *TAMPER_PARTS)
+    return TwoSided.fit(profile, *TAMPER_PARTS)
 
 
 def as_score(score: str | TrustScore | None, profile: Profile) -> TrustScore:
@@ -198,7 +198,7 @@ def _quartiles(values: Tensor) -> tuple[float, float, float]:
         raise InvalidArgumentError(
             "profile",
             expected="at least one sample that was solved, to learn a scale from",
-            came=f"{len(values)} samples, none of them" if len(values) else "an empty profile",
+            got=f"{len(values)} samples, none of them" if len(values) else "an empty profile",
             remedy="Look at profile.status."
             if len(values)
             else "Nothing was left by the choice of samples; a class that is never predicted, say, "

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from credibly.errors import FileFormatError, InvalidArgumentError
+from credibly.io.fingerprints import in_words, quick_digest
+from credibly.io.whole_files import whole_file
 from credibly.model.batches import classifier_inside
 from credibly.model.classifier import Classifier
-from credibly.model.fingerprint import in_words, quick_digest
-from credibly.model.whole_files import whole_file
 from credibly.profile.profile import Profile, Settings
-from credibly.types import to_type_again
+from credibly.types import shortest_repr
 
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 """What a file of our format with wrong content can cause."""
@@ -28,27 +28,27 @@ def in_short(settings: Settings) -> str:
 
 def refuse_other_settings(expected: Settings, profile: Profile | Settings) -> None:
     """A threshold is worth nothing for another model, gamma, solver or space."""
-    came = profile if isinstance(profile, Settings) else _checked_profile(profile).settings
+    got = profile if isinstance(profile, Settings) else _checked_profile(profile).settings
     for name in ("model", "weights", "loss", "solver", "space", "bounds"):
-        left, right = getattr(expected, name), getattr(came, name)
+        left, right = getattr(expected, name), getattr(got, name)
         if name == "weights" and not _same_weights(left, right):
-            _refuse_weights(expected, came)
+            _refuse_weights(expected, got)
         if name != "weights" and left != right:
             words = in_words if name == "model" else str
             raise _other(name, words(left), words(right), "Choose a threshold of its own for it")
-    _refuse_classes(expected.classes, came.classes)
+    _refuse_classes(expected.classes, got.classes)
 
 
-def _refuse_classes(expected: Sequence[str] | None, came: Sequence[str] | None) -> None:
+def _refuse_classes(expected: Sequence[str] | None, got: Sequence[str] | None) -> None:
     """Names in another order would put wrong ones to right answers; no names do no harm."""
-    if expected is None or came is None or tuple(expected) == tuple(came):
+    if expected is None or got is None or tuple(expected) == tuple(got):
         return
-    pairs = enumerate(zip(expected, came, strict=True))
+    pairs = enumerate(zip(expected, got, strict=True))
     first = next(k for k, (left, right) in pairs if left != right)
     raise InvalidArgumentError(
         "profile",
         expected=f"the names of classes the rule was made with, {expected[first]!r} for {first}",
-        came=f"{came[first]!r}",
+        got=f"{got[first]!r}",
         remedy="Name them in the order of the model's outputs, in both.",
     )
 
@@ -60,12 +60,12 @@ def _same_weights(left: Sequence[float], right: Sequence[float]) -> bool:
     )
 
 
-def _refuse_weights(expected: Settings, came: Settings) -> None:
-    left, right = expected.weights, came.weights
-    one, other = expected.gamma, came.gamma
+def _refuse_weights(expected: Settings, got: Settings) -> None:
+    left, right = expected.weights, got.weights
+    one, other = expected.gamma, got.gamma
     if one is not None and other is not None and len(left) == len(right):
-        remedy = f"Solve with gamma={to_type_again(one)}, or choose a threshold of its own for it"
-        raise _other("gamma", to_type_again(one), to_type_again(other), remedy)
+        remedy = f"Solve with gamma={shortest_repr(one)}, or choose a threshold of its own for it"
+        raise _other("gamma", shortest_repr(one), shortest_repr(other), remedy)
     pairs = enumerate(zip(left, right, strict=False))
     first = next((k for k, (a, b) in pairs if not _same_weights((a,), (b,))), 0)
     raise _other(
@@ -82,11 +82,11 @@ def _in_short(weights: Sequence[float], first: int) -> str:
     return f"{len(weights)} weights, from class {first} on: {shown}, ..."
 
 
-def _other(name: str, expected: str, came: str, remedy: str) -> InvalidArgumentError:
+def _other(name: str, expected: str, got: str, remedy: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         "profile",
         expected=f"the {name} the threshold was chosen with, {expected}",
-        came=came,
+        got=got,
         remedy=f"{remedy}; scores of different settings are not comparable.",
     )
 
@@ -98,7 +98,7 @@ def _checked_profile(profile: object) -> Profile:
         raise InvalidArgumentError(
             "profile",
             expected="a Profile",
-            came=type(profile).__name__ + ("" if shape is None else f" of shape {tuple(shape)}"),
+            got=type(profile).__name__ + ("" if shape is None else f" of shape {tuple(shape)}"),
             remedy="Make one with credibility(clf, x, gamma=...).",
         )
     return profile
@@ -170,13 +170,13 @@ def check_own_profile(clf: object, profile: Profile) -> None:
     """The profile must be one of this very classifier."""
     if not isinstance(clf, Classifier):
         raise InvalidArgumentError(
-            "clf", expected="the Classifier of the profile", came=type(clf).__name__,
+            "clf", expected="the Classifier of the profile", got=type(clf).__name__,
             remedy=classifier_inside(clf) or "Pass the classifier first, then its profile.",
         )  # fmt: skip
     if quick_digest(clf) != _checked_profile(profile).settings.model:
         raise InvalidArgumentError(
             "profile",
             expected="a profile of this very classifier",
-            came=f"that of a model, {in_words(profile.settings.model)}",
+            got=f"that of a model, {in_words(profile.settings.model)}",
             remedy="Solve it again with credibility(clf, x, ...).",
         )

@@ -131,13 +131,13 @@ def _answers(
     columns: Mapping[str, Sequence[Any]],
     notes: str,
 ) -> Answers:
-    known = ~profile.fit.isnan().any(1).cpu()
+    known = ~profile.credence.isnan().any(1).cpu()
     unusable = tuple(without_profile(profile).cpu().tolist())
     return Answers(_where(known, profile), classes, unusable, columns, notes)
 
 
 def _where(rows: Tensor, profile: Profile) -> tuple[int | None, ...]:
     """The class of the model in these rows, None elsewhere."""
-    predicted = profile.fit.nan_to_num(-torch.inf).argmax(1).tolist()
+    predicted = profile.credence.nan_to_num(-torch.inf).argmax(1).tolist()
     pairs = zip(predicted, rows.tolist(), strict=True)
     return tuple(int(k) if yes else None for k, yes in pairs)

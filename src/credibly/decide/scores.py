@@ -21,7 +21,7 @@ Score = Callable[[Profile], Tensor]
 
 def without_profile(profile: Profile) -> Tensor:
     """Samples (N,) that were not solved for: what their rows hold is no answer."""
-    return profile.credibility.isnan().any(1) | profile.fit.isnan().any(1) | ~profile.usable
+    return profile.credibility.isnan().any(1) | profile.credence.isnan().any(1) | ~profile.usable
 
 
 def _scored(function: Score) -> Score:
@@ -76,13 +76,13 @@ def min_max(profile: Profile) -> Tensor:
 
 
 @_scored
-def risk(profile: Profile) -> Tensor:
+def negative_risk(profile: Profile) -> Tensor:
     """Minus |x+ - x0|^2: inputs that the trade-off moves far are less trustworthy."""
     return -profile.risk.double()
 
 
 @_scored
-def objective(profile: Profile) -> Tensor:
+def negative_objective(profile: Profile) -> Tensor:
     """Minus F at x+: fit and risk together."""
     return -profile.certificate.objective.double()
 
@@ -90,7 +90,7 @@ def objective(profile: Profile) -> Tensor:
 @_scored
 def shift(profile: Profile) -> Tensor:
     """|c+ - c0|: how much fit the trade-off buys. Inputs that belong have much to give up."""
-    return norm(profile.credibility.double() - profile.fit.double())
+    return norm(profile.credibility.double() - profile.credence.double())
 
 
 @_scored
@@ -118,14 +118,14 @@ def softmax_ratio(profile: Profile) -> Tensor:
     It orders samples as 1 - p2 / p1 does, but does not saturate; for models with cross-entropy,
     whose losses are minus the logarithms of the probabilities.
     """
-    best, second = profile.fit.topk(2, dim=1).values.unbind(1)
+    best, second = profile.credence.topk(2, dim=1).values.unbind(1)
     return best - second
 
 
 @_scored
 def max_softmax(profile: Profile) -> Tensor:
     """Logarithm of the largest probability at x0, for models with cross-entropy."""
-    return profile.fit.amax(1)
+    return profile.credence.amax(1)
 
 
 @_scored
@@ -135,7 +135,7 @@ def p_norm(profile: Profile) -> Tensor:
     Credibilities at x0 are logits up to a constant, which centring removes (Cattelan and Silva
     2024: confidence that does not grow with the length of the logits).
     """
-    return over_p_norm(profile.fit.double(), 4.0)
+    return over_p_norm(profile.credence.double(), 4.0)
 
 
 def over_p_norm(values: Tensor, p: float) -> Tensor:
@@ -162,8 +162,8 @@ SCORES: dict[str, Score] = {
     "predicted_ratio": predicted_ratio,
     "margin": margin,
     "min_max": min_max,
-    "risk": risk,
-    "objective": objective,
+    "negative_risk": negative_risk,
+    "negative_objective": negative_objective,
     "shift": shift,
     "gain": gain,
     "elasticity": elasticity,
@@ -177,6 +177,6 @@ SCORES: dict[str, Score] = {
 def _own_and_rival(profile: Profile) -> tuple[Tensor, Tensor]:
     """c+ of the class predicted at x0, and the largest other one."""
     c = profile.credibility.double()
-    predicted = profile.fit.nan_to_num(-torch.inf).argmax(1, keepdim=True)
+    predicted = profile.credence.nan_to_num(-torch.inf).argmax(1, keepdim=True)
     own = c.gather(1, predicted).squeeze(1)
     return own, c.scatter(1, predicted, -torch.inf).amax(1)

@@ -153,28 +153,28 @@ class SelectiveClassifier:
         return cls(threshold, chosen, answer, profile.settings, origin)
 
     @classmethod
-    def for_risk(
+    def for_error_rate(
         cls,
         clf: object,
         profile: Profile,
         labels: Labels,
-        risk: float,
+        error_rate: float,
         *,
         confidence: float = 0.95,
         score: str | TrustScore | None = None,
         answer: Answer = "model",
     ) -> SelectiveClassifier:
-        """Answer as much as possible while at most the share `risk` of the answers is wrong.
+        """Answer as much as possible while at most the share `error_rate` of the answers is wrong.
 
         The promise holds with probability `confidence` over the labelled sample, for new samples of
-        the same distribution, and a score fixed beforehand; see `thresholds.for_risk`. The default
+        the same distribution, and a score fixed beforehand; see `thresholds.for_error_rate`. The default
         score learns its scales from this very sample, which leaves the promise approximate.
 
         Args:
             clf: the classifier of the profile.
             profile: of a labelled sample like those to come, not used in training.
             labels: its classes (N,).
-            risk: share of wrong answers to allow, in (0, 1).
+            error_rate: share of wrong answers to allow, in (0, 1).
             confidence: of the promise, in (0, 1).
             score: as in `for_coverage`.
             answer: 'model' or 'credible'.
@@ -182,11 +182,13 @@ class SelectiveClassifier:
         _check(clf, profile, answer)
         check_score(score)
         chosen = as_score(score, profile)
-        truth = checked_labels(labels, *profile.fit.shape)
+        truth = checked_labels(labels, *profile.credence.shape)
         correct = _answers(profile, answer).cpu() == truth
-        threshold = thresholds.for_risk(chosen(profile).cpu(), correct, risk, confidence)
+        threshold = thresholds.for_error_rate(
+            chosen(profile).cpu(), correct, error_rate, confidence
+        )
         origin = {
-            "rule": "risk", "risk": float(risk), "confidence": float(confidence),
+            "rule": "error_rate", "error_rate": float(error_rate), "confidence": float(confidence),
             "samples": len(profile),
         }  # fmt: skip
         return cls(threshold, chosen, answer, profile.settings, origin)
@@ -221,7 +223,7 @@ class SelectiveClassifier:
             values,
             self.threshold,
             profile.settings.classes,
-            profile.fit.shape[1],
+            profile.credence.shape[1],
         )
 
     def __repr__(self) -> str:
@@ -268,11 +270,11 @@ def _check(clf: object, profile: Profile, answer: Answer) -> None:
         raise InvalidArgumentError(
             "answer",
             expected="'model' or 'credible'",
-            came=repr(answer),
+            got=repr(answer),
             remedy="'model' keeps the model's class; 'credible' takes the most credible one.",
         )
 
 
 def _answers(profile: Profile, answer: Answer) -> Tensor:
-    source = profile.fit if answer == "model" else profile.credibility
+    source = profile.credence if answer == "model" else profile.credibility
     return source.nan_to_num(-torch.inf).argmax(1)

@@ -43,10 +43,10 @@ def for_coverage(score: Tensor, coverage: float) -> float:
     return float(values.sort(descending=True).values[kept - 1])
 
 
-def for_risk(score: Tensor, correct: Tensor, risk: float, confidence: float) -> float:
-    """Smallest threshold whose selective risk is at most `risk`, with the stated confidence.
+def for_error_rate(score: Tensor, correct: Tensor, error_rate: float, confidence: float) -> float:
+    """Smallest threshold whose error rate among the accepted is at most `error_rate`, with the stated confidence.
 
-    With probability at least `confidence` over the labelled sample, at most the share `risk` of
+    With probability at least `confidence` over the labelled sample, at most the share `error_rate` of
     the accepted predictions on new samples of the same kind is wrong, whatever the score. `LEVELS`
     coverages, fixed beforehand, are tested, each by the exact binomial test at its share of the
     allowed error (Bonferroni; the bound is that of Geifman and El-Yaniv 2017). Given the m-th
@@ -55,34 +55,35 @@ def for_risk(score: Tensor, correct: Tensor, risk: float, confidence: float) -> 
     tests bound the risks of all coverages at once, so the smallest risk that can be promised, which
     the error names, may be asked for next.
     """
-    check_share("risk", risk)
+    check_share("error_rate", error_rate)
     check_share("confidence", confidence)
     if score.dim() != 1 or score.shape != correct.shape:
         raise InvalidArgumentError(
             "labels",
             expected=f"one label a sample, {len(score)}",
-            came=f"shape {tuple(correct.shape)}",
+            got=f"shape {tuple(correct.shape)}",
             remedy="Pass the labels of the very samples of the profile.",
         )
     known = ~score.isnan()
     values, order = score[known].double().sort(descending=True)
     wrong = ~correct[known].bool()[order]
-    passed = _lowest_passing(values, wrong, float(risk), float(confidence))
+    passed = _lowest_passing(values, wrong, float(error_rate), float(confidence))
     if passed is None:
         possible = _possible(values, wrong, float(confidence), len(score))
         raise InvalidArgumentError(
             "labels",
-            expected=f"enough labelled samples, right often enough, to promise a risk of {risk:g} "
+            expected=f"enough labelled samples, right often enough, to promise an error rate of "
+            f"{error_rate:g} "
             f"with confidence {confidence:g}",
-            came=f"{len(values)} samples, {int(wrong.sum())} of them wrong",
-            remedy=f"{_needed(values, wrong, risk, confidence)} Allow a larger risk, or bring more "
+            got=f"{len(values)} samples, {int(wrong.sum())} of them wrong",
+            remedy=f"{_needed(values, wrong, error_rate, confidence)} Allow a larger risk, or bring more "
             f"labelled samples. {possible}",
         )
     return passed
 
 
 def samples_needed(risk: float, confidence: float) -> int:
-    """Accepted samples without any error from which `for_risk` can promise anything."""
+    """Accepted samples without any error from which `for_error_rate` can promise anything."""
     return math.ceil(math.log((1 - confidence) / LEVELS) / math.log1p(-risk))
 
 
@@ -117,7 +118,7 @@ def for_false_alarms(score: Tensor, rate: float, *, unsolved_are_flagged: bool =
         raise InvalidArgumentError(
             "profile",
             expected=f"at least {needed} ordinary samples for a rate of {rate:g}",
-            came=f"{count}",
+            got=f"{count}",
             remedy="Bring more, or allow more false alarms.",
         )
     if rank <= unsolved:
@@ -125,7 +126,7 @@ def for_false_alarms(score: Tensor, rate: float, *, unsolved_are_flagged: bool =
             "profile",
             expected=f"at most {rank - 1} of {count} samples without a profile, since they are "
             f"flagged and count as false alarms, for a rate of {rate:g}",
-            came=f"{unsolved}",
+            got=f"{unsolved}",
             remedy="Look at profile.status, or allow more false alarms.",
         )
     _doubt_sample(values, threshold := float(values[rank - unsolved - 1]))
@@ -160,7 +161,7 @@ def check_share(name: str, value: object, *, closed: bool = False) -> None:
         raise InvalidArgumentError(
             name,
             expected=f"a share in (0, 1{']' if closed else ')'}",
-            came=repr(value),
+            got=repr(value),
             remedy=f"{number:g} % is {number / 100:g}."
             if number is not None and 1 < number < 100
             else "0.05 is one in twenty.",
@@ -233,7 +234,7 @@ def _known(score: Tensor) -> Tensor:
         raise InvalidArgumentError(
             "profile",
             expected="at least one sample that was solved",
-            came=f"{len(score)} samples, none of them",
+            got=f"{len(score)} samples, none of them",
             remedy="Look at profile.status.",
         )
     return values

@@ -83,7 +83,7 @@ class Judge:
     settings: Settings
 
     @classmethod
-    def learn(
+    def fit(
         cls,
         clf: object,
         profile: Profile,
@@ -112,7 +112,7 @@ class Judge:
             raise InvalidArgumentError(
                 "false_alarms",
                 expected="a share below 0.5, since it is used twice",
-                came=repr(false_alarms),
+                got=repr(false_alarms),
                 remedy="0.01 is one in a hundred for outliers, and again for tampering.",
             )
         belonging = outlier_score() if outlier is None else as_score(outlier, profile)

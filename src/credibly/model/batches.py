@@ -22,7 +22,7 @@ def check_classifier(classifier: object) -> None:
         raise InvalidArgumentError(
             "clf",
             expected="a credibly.Classifier",
-            came=type(classifier).__name__,
+            got=type(classifier).__name__,
             remedy=classifier_inside(classifier)
             or "Wrap your model first: credibly.Classifier(net).",
         )
@@ -75,13 +75,13 @@ def _as_tensor(x: Array, name: str) -> Tensor:
             raise InvalidArgumentError(
                 name,
                 expected="a tensor or a NumPy array of numbers (n, ...)",
-                came=f"an array of {x.dtype}, which torch cannot take",
+                got=f"an array of {x.dtype}, which torch cannot take",
                 remedy=f"Convert it first, for example {name}.astype('float32').",
             ) from error
     raise InvalidArgumentError(
         name,
         expected="a tensor or a NumPy array of numbers (n, ...)",
-        came=f"{type(x).__name__}" + (" of objects" if isinstance(x, np.ndarray) else ""),
+        got=f"{type(x).__name__}" + (" of objects" if isinstance(x, np.ndarray) else ""),
         remedy=_how_to_pass(x, name),
     )
 
@@ -106,21 +106,21 @@ def _check_shape(x: Tensor, name: str) -> None:
         raise InvalidArgumentError(
             name,
             expected="a dense batch (n, ...)",
-            came=f"a tensor of layout {x.layout}",
+            got=f"a tensor of layout {x.layout}",
             remedy=f"Convert it: {name}.to_dense().",
         )
     if x.dim() < 2:
         raise InvalidArgumentError(
             name,
             expected="a batch (n, ...) with the sample axis first",
-            came=f"shape {tuple(x.shape)}",
+            got=f"shape {tuple(x.shape)}",
             remedy=f"For a single sample pass {name}.unsqueeze(0).",
         )
     if x.numel() == 0:
         raise InvalidArgumentError(
             name,
             expected="at least one sample of at least one feature",
-            came=f"shape {tuple(x.shape)}",
+            got=f"shape {tuple(x.shape)}",
             remedy="Skip empty batches.",
         )
 
@@ -130,14 +130,14 @@ def _check_precision(classifier: Classifier, x: Tensor, name: str) -> None:
         raise InvalidArgumentError(
             name,
             expected="floating-point inputs, which can be moved a little",
-            came=f"{x.dtype}",
+            got=f"{x.dtype}",
             remedy=_of_whole_numbers(classifier, name),
         )
     if x.dtype in HALF or classifier.dtype in HALF:
         raise InvalidArgumentError(
             name,
             expected="float32 or float64: the trade-off is lost in the rounding of less",
-            came=f"{x.dtype}" if x.dtype in HALF else f"a model in {classifier.dtype}",
+            got=f"{x.dtype}" if x.dtype in HALF else f"a model in {classifier.dtype}",
             remedy=f"Convert both: net.float() and {name}.float(). A net that computes in half "
             "precision inside, from float32 inputs, is fine: Classifier(net, dtype=torch.float32, "
             "preprocess=torch.Tensor.half).",
@@ -146,7 +146,7 @@ def _check_precision(classifier: Classifier, x: Tensor, name: str) -> None:
         raise InvalidArgumentError(
             name,
             expected=f"precision {classifier.dtype}, as the model has",
-            came=f"{x.dtype}",
+            got=f"{x.dtype}",
             remedy=f"Convert one of them: {name}.to({classifier.dtype}), of an array "
             f"{name}.astype({str(classifier.dtype).removeprefix('torch.')!r}), or "
             f"net.to({x.dtype}).",
@@ -172,7 +172,7 @@ def _check_device(classifier: Classifier, x: Tensor, name: str) -> None:
         raise InvalidArgumentError(
             name,
             expected="a model that holds numbers",
-            came="one on the meta device",
+            got="one on the meta device",
             remedy="Tensors on meta have shapes only: load the weights first, for example with "
             "net.to_empty(device='cpu') and net.load_state_dict(...).",
         )
@@ -184,6 +184,6 @@ def _check_device(classifier: Classifier, x: Tensor, name: str) -> None:
     raise InvalidArgumentError(
         name,
         expected=f"inputs on {wanted}, where the model is",
-        came=f"{x.device}",
+        got=f"{x.device}",
         remedy=f"Move them: {name}.to({str(wanted)!r}).",
     )

@@ -49,7 +49,7 @@ class Bound(Classifier):
                 f"a classifier bound to {len(self.variable)} samples was called with {len(x)}",
                 remedy="Choose the same samples of both: bound.select(rows).",
             )
-        return self.one_row_a_sample(self.run_at(x), len(x))
+        return self.one_row_per_sample(self.run_at(x), len(x))
 
     @property
     def start(self) -> Tensor:
@@ -181,12 +181,12 @@ class AtModule(InSpace):
             handle.remove()
         count = samples_in(self.inputs)
         if len(seen) != 1 or not _is_batch(seen[0], count):
-            came = f"{len(seen)} calls" if len(seen) != 1 else _kind(seen[0])
+            got = f"{len(seen)} calls" if len(seen) != 1 else _kind(seen[0])
             raise InvalidArgumentError(
                 "module",
                 expected="a submodule that runs once and gives one floating tensor with a row for "
                 f"each of the {count} samples",
-                came=f"{self.module!r} with {came}",
+                got=f"{self.module!r} with {got}",
                 remedy="Name a part that does, such as the embedding itself and not its parent.",
             )
         if seen[0].dtype in (torch.float16, torch.bfloat16):
@@ -204,7 +204,7 @@ def bind(clf: Classifier, x: Nested) -> Bound:
 
     For nested inputs, spaces and named modules; `credibility` and its kin do this by themselves,
     and accept the result, too, together with its `start`. What takes a profile and a classifier
-    of nested inputs needs it: `try_tradeoff(bind(clf, x), profile)`.
+    of nested inputs needs it: `check_tradeoff(bind(clf, x), profile)`.
 
     Args:
         clf: a classifier with a `space` or a `module`.
@@ -215,7 +215,7 @@ def bind(clf: Classifier, x: Nested) -> Bound:
         raise InvalidArgumentError(
             "clf",
             expected="a classifier that is not bound yet",
-            came=f"one bound to {len(clf.variable)} samples",
+            got=f"one bound to {len(clf.variable)} samples",
             remedy="Bind the classifier it was made from, or use it as it is.",
         )
     inputs = as_tensors(numbers_of_table(clf, x))
@@ -252,7 +252,7 @@ def _check_alike(parts: Sequence[tuple[str, Tensor]]) -> None:
         raise InvalidArgumentError(
             "vary",
             expected="parts of one precision on one device",
-            came=f"{sorted(kinds)}",
+            got=f"{sorted(kinds)}",
             remedy="Convert them first, for example with .to(x.dtype).",
         )
 
@@ -264,7 +264,7 @@ def _only_floating(inputs: Nested) -> list[str]:
         raise InvalidArgumentError(
             "vary",
             expected="the names of the parts that may move",
-            came=f"none, and {len(floating)} floating tensors to choose from: {_listed(floating)}",
+            got=f"none, and {len(floating)} floating tensors to choose from: {_listed(floating)}",
             remedy=f"Say which: Classifier(net, space=Space(vary=[...])).{_of_samples(inputs)}"
             if floating
             else "Whole numbers cannot move. Of words move the embeddings, by the name of that "
@@ -290,14 +290,14 @@ def _moving_leaf(clf: Classifier, found: dict[str, Any], path: str) -> Tensor:
         raise InvalidArgumentError(
             "x",
             expected=f"a nested input with the part {path!r}, which is what may move",
-            came="one tensor without parts",
+            got="one tensor without parts",
             remedy=f"Pass all parts that the model takes by name: {{{path!r}: x, ...}}.",
         )
     if path not in found:
         raise InvalidArgumentError(
             "vary",
             expected=f"parts of the input, {sorted(found)}",
-            came=repr(path),
+            got=repr(path),
             remedy="Paths are keys and positions joined by dots, such as 'image' or 'views.0'.",
         )
     return check_batch(clf, found[path], f"x[{path!r}]" if path else "x")

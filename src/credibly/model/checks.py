@@ -141,7 +141,7 @@ def _check_losses(classifier: Classifier, outputs: Tensor) -> None:
         raise InvalidArgumentError(
             "loss",
             expected="non-negative losses, whose negatives are credibilities",
-            came=f"a smallest loss of {float(losses.nan_to_num(0.0).min()):.4g}",
+            got=f"a smallest loss of {float(losses.nan_to_num(0.0).min()):.4g}",
             remedy="Add a constant, or use a loss that is zero at a perfect fit.",
         )
     if found < 2:
@@ -150,7 +150,7 @@ def _check_losses(classifier: Classifier, outputs: Tensor) -> None:
         raise InvalidArgumentError(
             "classes",
             expected=f"{found} names, one a class of the model",
-            came=f"{len(classifier.classes)} names",
+            got=f"{len(classifier.classes)} names",
             remedy="Pass the names in the order of the model's outputs.",
         )
 

@@ -92,7 +92,7 @@ class Classifier:
 
     def raw_outputs(self, x: Any) -> Tensor:
         """What the model itself returns, as (n, m)."""
-        return self.one_row_a_sample(self.run(x), len(x))
+        return self.one_row_per_sample(self.run(x), len(x))
 
     def run(self, x: Any) -> Any:
         """Call the model on a whole input, preprocessed."""
@@ -143,7 +143,7 @@ class Classifier:
                 "loss",
                 expected=f"a loss that maps outputs {tuple(logits.shape)} to losses "
                 f"({len(logits)}, K)",
-                came=f"shape {tuple(losses.shape)}"
+                got=f"shape {tuple(losses.shape)}"
                 if isinstance(losses, Tensor)
                 else type(losses).__name__,
                 remedy="Return one row a sample and one column a class, without averaging.",
@@ -166,7 +166,7 @@ class Classifier:
             f"device={self.device}, dtype={self.dtype})"
         )
 
-    def one_row_a_sample(self, outputs: object, count: int) -> Tensor:
+    def one_row_per_sample(self, outputs: object, count: int) -> Tensor:
         """Outputs as (n, m), or an error that says what came instead."""
         if not isinstance(outputs, Tensor):
             raise no_tensor(outputs)
@@ -196,28 +196,28 @@ def _check_arguments(
         raise InvalidArgumentError(
             "dtype",
             expected="a torch.dtype such as torch.float32",
-            came=repr(dtype),
+            got=repr(dtype),
             remedy="Leave it out to use the precision of the model's parameters.",
         )
     if not callable(net):
         raise InvalidArgumentError(
             "net",
             expected="a callable from inputs to outputs",
-            came=f"{type(net).__name__}",
+            got=f"{type(net).__name__}",
             remedy=_instead_of(net),
         )
     if preprocess is not None and not callable(preprocess):
         raise InvalidArgumentError(
             "preprocess",
             expected="a callable from a batch to a batch, or None",
-            came=f"{type(preprocess).__name__}",
+            got=f"{type(preprocess).__name__}",
             remedy="Pass a function such as lambda x: (x - mean) / std.",
         )
     if outputs not in ("logits", "probabilities"):
         raise InvalidArgumentError(
             "outputs",
             expected="'logits' or 'probabilities'",
-            came=repr(outputs),
+            got=repr(outputs),
             remedy="Log-probabilities are logits.",
         )
 
@@ -229,7 +229,7 @@ def _check_pick(pick: object) -> None:
     raise InvalidArgumentError(
         "pick",
         expected="a callable from what the model returns to its outputs, or None",
-        came=repr(pick),
+        got=repr(pick),
         remedy=f"Pass a function: pick=lambda found: {by_name}.",
     )
 
@@ -253,7 +253,7 @@ def _check_space(space: object) -> None:
         raise InvalidArgumentError(
             "space",
             expected="a credibly.Space, or None",
-            came=type(space).__name__,
+            got=type(space).__name__,
             remedy="For example Space(scale=deviations, locked=['sex'], columns=names).",
         )
 
@@ -267,7 +267,7 @@ def _checked_module(net: object, name: str | None) -> str | None:
         raise InvalidArgumentError(
             "module",
             expected="the name of a submodule of `net`, an nn.Module",
-            came=repr(name),
+            got=repr(name),
             remedy=f"Look at net.named_modules(); close ones are {close}.",
         )
     return name
@@ -282,7 +282,7 @@ def _class_names(classes: Sequence[str] | None) -> tuple[str, ...] | None:
         raise InvalidArgumentError(
             "classes",
             expected="a sequence of different names, one a class",
-            came=repr(classes),
+            got=repr(classes),
             remedy="Pass a list of strings in the order of the model's outputs.",
         )
     return names
@@ -295,7 +295,7 @@ def _device(device: torch.device | str) -> torch.device:
         raise InvalidArgumentError(
             "device",
             expected="a device such as 'cpu' or 'cuda:0'",
-            came=repr(device),
+            got=repr(device),
             remedy="Leave it out to use the device of the model's parameters.",
         ) from error
 

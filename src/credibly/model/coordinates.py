@@ -54,7 +54,7 @@ class Coordinates:
             raise InvalidArgumentError(
                 "locked",
                 expected="at least one feature that may move",
-                came="all of them locked",
+                got="all of them locked",
                 remedy="Unlock what the question is about.",
             )
         factor = torch.where(slot >= 0, scale / sizes[slot.clamp(min=0)].double().sqrt(), 0.0).to(
@@ -158,7 +158,7 @@ class Coordinates:
             raise InvalidArgumentError(
                 "bounds",
                 expected="bounds that hold for the inputs themselves",
-                came=f"{int(outside.sum())} samples outside of them",
+                got=f"{int(outside.sum())} samples outside of them",
                 remedy="Widen the bounds, or clamp the inputs first.",
             )
 
@@ -171,7 +171,7 @@ def _check_precision(factor: Tensor) -> None:
         raise InvalidArgumentError(
             "scale",
             expected=f"numbers that {factor.dtype} can hold",
-            came=f"{smallest:.3g} to {largest:.3g}",
+            got=f"{smallest:.3g} to {largest:.3g}",
             remedy="Rescale the features, or use float64.",
         )
 

@@ -46,7 +46,7 @@ def enter_again(classifier: Classifier, x0: Tensor, space: str) -> tuple[Classif
         raise InvalidArgumentError(
             "clf",
             expected=f"the classifier the profile was made with, which moved {space}",
-            came="one not bound to its inputs" if unbound else f"one of {classifier.space_name()}",
+            got="one not bound to its inputs" if unbound else f"one of {classifier.space_name()}",
             remedy="Of nested inputs, a named module or parameters a profile has only what moved: "
             "pass bind(clf, x), or the result of vary_parameters.",
         )
@@ -72,7 +72,7 @@ def check_reachable(classifier: Classifier, x: Array, answer: Tensor) -> None:
         raise InvalidArgumentError(
             "x",
             expected="answers that move only what the space of the classifier lets move",
-            came=f"{int((gap > near).flatten(1).any(1).sum())} that move locked features, or tied "
+            got=f"{int((gap > near).flatten(1).any(1).sum())} that move locked features, or tied "
             "ones apart",
             remedy="Solve in the same space, or certify without one.",
         )
@@ -84,7 +84,7 @@ def _alike(bound: Bound, x: Array, name: str) -> Tensor:
         raise InvalidArgumentError(
             name,
             expected=f"what moves in the samples the classifier is bound to, {tuple(expected)}",
-            came=f"shape {tuple(values.shape)}",
+            got=f"shape {tuple(values.shape)}",
             remedy="Choose the same samples of both: bound.select(rows).",
         )
     return values

@@ -119,6 +119,6 @@ def resolve_loss(loss: str | Loss) -> Loss:
     raise InvalidArgumentError(
         "loss",
         expected=f"one of {', '.join(sorted(NAMED))} or a Loss",
-        came=repr(loss),
-        remedy="For a loss of your own pass credibly.CustomLoss(function).",
+        got=repr(loss),
+        remedy="For a loss of your own pass credibly.losses.CustomLoss(function).",
     )

@@ -59,7 +59,7 @@ class OverParameters(Bound):
             self.context,
             lambda path, leaf: tensors[path].unsqueeze(0) if path in tensors else leaf,
         )
-        outputs = self.one_row_a_sample(_Functional(self, parameters).run(single), 1)
+        outputs = self.one_row_per_sample(_Functional(self, parameters).run(single), 1)
         return outputs[0]
 
 
@@ -117,7 +117,7 @@ def vary_parameters(
         raise InvalidArgumentError(
             "clf",
             expected="a Classifier around an nn.Module",
-            came=repr(clf),
+            got=repr(clf),
             remedy="Functions hide their parameters; wrap the module itself, with pick= for its "
             "logits.",
         )
@@ -138,7 +138,7 @@ def _chosen(net: nn.Module, parameters: str | Sequence[str] | None) -> list[str]
         raise InvalidArgumentError(
             "parameters",
             expected="a model that has floating parameters",
-            came=f"{type(net).__name__} with no parameters",
+            got=f"{type(net).__name__} with no parameters",
             remedy="Move its inputs instead: credibility(clf, x, ...).",
         )
     if parameters is None:
@@ -151,7 +151,7 @@ def _chosen(net: nn.Module, parameters: str | Sequence[str] | None) -> list[str]
         raise InvalidArgumentError(
             "parameters",
             expected=f"names of parameters or modules, such as {own[-3:]}",
-            came=repr(unmatched or wanted),
+            got=repr(unmatched or wanted),
             remedy="Look at net.named_parameters().",
         )
     return chosen

@@ -53,7 +53,7 @@ class Space:
             raise InvalidArgumentError(
                 "columns",
                 expected="names that tell the features apart",
-                came=f"{len(self.columns)} names, {len(different)} of them different",
+                got=f"{len(self.columns)} names, {len(different)} of them different",
                 remedy="Rename the columns, or lock them by number.",
             )
         paths = self.paths
@@ -63,7 +63,7 @@ class Space:
             raise InvalidArgumentError(
                 "vary",
                 expected="at least one path of a leaf, each once",
-                came=repr(self.vary),
+                got=repr(self.vary),
                 remedy="Leave it out where only one part of the input is floating; name the first "
                 "of a tuple '0'.",
             )
@@ -113,7 +113,7 @@ class Space:
             raise InvalidArgumentError(
                 "scale",
                 expected="positive finite numbers, the typical size of each feature",
-                came=f"{int(bad.sum())} that are not",
+                got=f"{int(bad.sum())} that are not",
                 remedy="Lock features that never change: Space(locked=...), or use "
                 "Space.standardised(sample).",
             )
@@ -135,7 +135,7 @@ class Space:
             raise InvalidArgumentError(
                 "locked",
                 expected="a mask of True and False, or the numbers of columns",
-                came=_short(value),
+                got=_short(value),
                 remedy="It looks like a mask of 1 and 0: pass mask.astype(bool). As column numbers "
                 "name each once.",
             )
@@ -157,7 +157,7 @@ class Space:
             raise InvalidArgumentError(
                 "bounds",
                 expected="(low, high), each a number or an array",
-                came=_short(value),
+                got=_short(value),
                 remedy="Use -inf and inf where there is no bound.",
             )
         low, high = (_spread("bounds", path, side, shape, torch.float64) for side in value)
@@ -166,7 +166,7 @@ class Space:
             raise InvalidArgumentError(
                 "bounds",
                 expected="low < high for every feature",
-                came=f"{int(bad.sum())} features where it is not",
+                got=f"{int(bad.sum())} features where it is not",
                 remedy="A feature that must not move belongs into `locked`.",
             )
         return low, high
@@ -181,7 +181,7 @@ class Space:
         raise InvalidArgumentError(
             "locked",
             expected=f"a mask, or column numbers below {count}" + (f", or {known}" * bool(names)),
-            came=repr(column),
+            got=repr(column),
             remedy=f"Give the names of all {count} features as columns=[...] to lock by name.",
         )
 
@@ -195,7 +195,7 @@ class Space:
             raise InvalidArgumentError(
                 name,
                 expected=f"settings for the leaves that vary, {self.paths or [path]}",
-                came=f"{sorted(map(str, unknown))}",
+                got=f"{sorted(map(str, unknown))}",
                 remedy="Name the leaf in vary=... too.",
             )
         return value.get(path)
@@ -223,7 +223,7 @@ def _table(x: Array) -> Tensor:
         raise InvalidArgumentError(
             "x",
             expected="a sample of inputs (n, ...) of finite numbers",
-            came=f"{type(x).__name__} of shape {tuple(getattr(x, 'shape', ()))}",
+            got=f"{type(x).__name__} of shape {tuple(getattr(x, 'shape', ()))}",
             remedy="Pass an array with the sample axis first, such as the training inputs, or a "
             "table of numbers only.",
         )
@@ -238,15 +238,15 @@ def _spread(name: str, path: str, value: Any, shape: tuple[int, ...], dtype: tor
         tensor = tensor.detach().cpu()
         if _suits(tensor, dtype):
             return tensor.to(dtype).expand(shape).flatten()
-        came = f"{tensor.dtype}"
+        got = f"{tensor.dtype}"
     except (RuntimeError, TypeError, ValueError):
-        came = _short(value)
+        got = _short(value)
     kind = {torch.bool: "a mask", torch.long: "whole numbers"}.get(dtype, "a number or an array")
     raise InvalidArgumentError(
         name,
         expected=f"{kind} that broadcasts to one sample, {shape}"
         + (f", of {path!r}" if path else ""),
-        came=came,
+        got=got,
         remedy="Leave out the sample axis: the space is the same for every sample.",
     )
 

@@ -69,7 +69,7 @@ def as_tensors(x: Nested) -> Nested:
         raise InvalidArgumentError(
             "x",
             expected="at least one sample in at least one tensor",
-            came="none" if sizes else type(x).__name__,
+            got="none" if sizes else type(x).__name__,
             remedy="Pass a tensor, or a mapping, list or tuple of tensors (n, ...): of a table "
             "table.to_numpy(dtype='float32'), or name its columns, Space(columns=names), of texts "
             "tokenizer(texts, padding=True, return_tensors='pt').",
@@ -123,11 +123,11 @@ def _is_of_arrays(x: Nested) -> bool:
     return isinstance(x, list) and any(isinstance(part, Tensor | np.ndarray) for part in x)
 
 
-def _bad_leaf(path: str, expected: str, came: str, also: str = "") -> InvalidArgumentError:
+def _bad_leaf(path: str, expected: str, got: str, also: str = "") -> InvalidArgumentError:
     return InvalidArgumentError(
         f"x[{path!r}]" if path else "x",
         expected=expected,
-        came=came,
+        got=got,
         remedy="Every tensor of a nested input has one row a sample; give constants to the model "
         f"when it is built, or as plain numbers.{also}",
     )

@@ -20,7 +20,7 @@ def column_names(clf: Classifier) -> tuple[str, ...] | None:
 
     A scikit-learn twin has the names of its fit, any other model those of its `Space`.
     """
-    from credibly.model.sklearn.twin import Twin
+    from credibly.adapters.sklearn.twin import Twin
 
     # a preprocess stands between a table and the columns of the fit
     if isinstance(clf.net, Twin) and clf.preprocess is None and clf.net.feature_names is not None:
@@ -38,7 +38,7 @@ def numbers_of_table(clf: Classifier, x: Any) -> Any:
     """
     if not is_table(x):
         return x
-    from credibly.model.sklearn.twin import Twin
+    from credibly.adapters.sklearn.twin import Twin
 
     names, net = column_names(clf), clf.net
     if isinstance(net, Twin) and clf.preprocess is None and names in (None, net.feature_names):
@@ -68,7 +68,7 @@ def _in_order(clf: Classifier, table: Any, names: tuple[str, ...]) -> Tensor:
         raise InvalidArgumentError(
             "x",
             expected=f"the {len(names)} columns that the space names: {', '.join(names[:5])}, ...",
-            came=other if missing or unknown else "some of them twice",
+            got=other if missing or unknown else "some of them twice",
             remedy="Columns are found by name, in any order: pass x[list(clf.space.columns)].",
         )
     try:
@@ -86,7 +86,7 @@ def _no_numbers(table: Any) -> InvalidArgumentError:
     return InvalidArgumentError(
         "x",
         expected="a table of numbers",
-        came=", ".join(f"{str(name)!r} of type {table[name].dtype}" for name in words[:5]),
+        got=", ".join(f"{str(name)!r} of type {table[name].dtype}" for name in words[:5]),
         remedy="Encode text and categories as numbers, as for the training of the model.",
     )
 

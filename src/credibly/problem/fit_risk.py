@@ -108,7 +108,7 @@ class FitRiskProblem:
         """The lambda = 2 l / w that belong to given losses (n, K)."""
         return 2 * losses / self.weights
 
-    def fit(self, losses: Tensor) -> Tensor:
+    def misfit(self, losses: Tensor) -> Tensor:
         """The part of F that is not risk: sum_k l_k^2 / w_k (n,)."""
         return (losses.square() / self.weights).sum(1)
 
@@ -141,4 +141,4 @@ class FitRiskProblem:
         return norm(self.free_gradient(point)) / pulls.clamp(min=tiny)
 
     def _objective(self, shift: Tensor, losses: Tensor) -> Tensor:
-        return shift.flatten(1).square().sum(1) + self.fit(losses)
+        return shift.flatten(1).square().sum(1) + self.misfit(losses)

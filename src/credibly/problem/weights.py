@@ -40,7 +40,7 @@ def resolve_weights(
         raise InvalidArgumentError(
             "gamma",
             expected="exactly one of gamma and weights",
-            came="both" if gamma is not None else "neither",
+            got="both" if gamma is not None else "neither",
             remedy="Pass gamma=200.0 (one number), gamma='auto', or weights=<K numbers>.",
         )
     losses = _first_losses(classifier, x0)
@@ -105,14 +105,14 @@ def _auto(
     for name, count in (("sample", sample), ("chunk_size", chunk_size)):
         if whole_number(count) is None or count < 1:
             raise InvalidArgumentError(
-                name, expected="a whole number >= 1", came=repr(count), remedy="64 is plenty."
+                name, expected="a whole number >= 1", got=repr(count), remedy="64 is plenty."
             )
     usable = finite_rows(x0).nonzero().squeeze(1)
     if len(usable) == 0:
         raise InvalidArgumentError(
             "x",
             expected="at least one sample without NaN or infinity to set gamma by",
-            came=f"{len(x0)} samples, none of them finite",
+            got=f"{len(x0)} samples, none of them finite",
             remedy="Clean the inputs, or pass gamma as a number.",
         )
     few = min(sample, len(usable))
@@ -127,7 +127,7 @@ def _auto(
         raise InvalidArgumentError(
             "gamma",
             expected="losses that change with the input, to set gamma='auto' by",
-            came=f"a median squared gradient of {median}",
+            got=f"a median squared gradient of {median}",
             remedy="Pass gamma as a number.",
         )
     return float(f"{positive(kappa, 'kappa') * median:.{DIGITS}g}")
@@ -145,14 +145,14 @@ def prior_weights(priors: Sequence[float] | Tensor, *, gamma: float) -> Tensor:
         raise InvalidArgumentError(
             "priors",
             expected="K >= 2 frequencies strictly between 0 and 1",
-            came=f"{p.tolist()}",
+            got=f"{p.tolist()}",
             remedy="Count the classes; give unseen ones a small positive share.",
         )
     if abs(float(p.sum()) - 1) > 1e-6:
         raise InvalidArgumentError(
             "priors",
             expected="frequencies that sum to one",
-            came=f"a sum of {float(p.sum()):.6g}",
+            got=f"a sum of {float(p.sum()):.6g}",
             remedy="Divide the counts by their total.",
         )
     surprise = p.log().square()
@@ -193,7 +193,7 @@ def _too_small(weight: float, name: str, dtype: torch.dtype) -> InvalidArgumentE
     return InvalidArgumentError(
         name,
         expected=f"numbers by which losses can be divided in {dtype}",
-        came=f"{weight:.4g}, too small: loss^2 / {name} is infinite in this precision",
+        got=f"{weight:.4g}, too small: loss^2 / {name} is infinite in this precision",
         remedy="Pass a larger one, rescale the inputs (gamma has the unit of (loss / input)^2), or "
         "use float64.",
     )
@@ -206,7 +206,7 @@ def positive(value: object, name: str) -> float:
         raise InvalidArgumentError(
             name,
             expected="a positive finite number" + (" or 'auto'" if name == "gamma" else ""),
-            came=repr(value),
+            got=repr(value),
             remedy=_spelling(value, name)
             or "It weighs loss against movement of the input; 'auto' finds one for gamma, and "
             "`weights` takes one number a class.",
@@ -234,7 +234,7 @@ def as_numbers(values: object, name: str, like: Tensor) -> Tensor:
         return torch.as_tensor(given, dtype=like.dtype, device=like.device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidArgumentError(
-            name, expected="numbers", came=repr(values)[:80], remedy="Pass a list or a tensor."
+            name, expected="numbers", got=repr(values)[:80], remedy="Pass a list or a tensor."
         ) from error
 
 
@@ -245,7 +245,7 @@ def _in_precision(values: list[float], name: str, like: Tensor) -> Tensor:
         raise InvalidArgumentError(
             name,
             expected=f"numbers that {like.dtype} can hold",
-            came=f"{values[0]:.4g}",
+            got=f"{values[0]:.4g}",
             remedy="Rescale the inputs, or use float64.",
         )
     if not bool(w.reciprocal().isfinite().all()):
@@ -259,14 +259,14 @@ def _vector(weights: Array | Sequence[float], count: int, x0: Tensor) -> Tensor:
         raise InvalidArgumentError(
             "weights",
             expected=f"{count} numbers, one a class",
-            came=f"shape {tuple(w.shape)}",
+            got=f"shape {tuple(w.shape)}",
             remedy="For the same weight everywhere pass gamma instead.",
         )
     if not bool((torch.isfinite(w) & (w > 0)).all()):
         raise InvalidArgumentError(
             "weights",
             expected="positive finite numbers",
-            came=f"{w.tolist()}",
+            got=f"{w.tolist()}",
             remedy="A larger weight makes a class's loss matter less; it cannot be zero.",
         )
     return w

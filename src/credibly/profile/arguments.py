@@ -29,7 +29,7 @@ def ticking(progress: Progress, what: str = "solving profiles") -> Iterator[Tick
         raise InvalidArgumentError(
             "progress",
             expected="True, False or a function of the share done",
-            came=repr(progress),
+            got=repr(progress),
             remedy="True shows a bar.",
         )
     try:
@@ -48,8 +48,8 @@ def check_solver(solver: Solver | None, *, default: Solver) -> Solver:
     if not isinstance(solver, Solver):
         raise InvalidArgumentError(
             "solver",
-            expected="a solver value such as credibly.LBFGS()",
-            came=repr(solver),
+            expected="a solver value such as credibly.solvers.LBFGS()",
+            got=repr(solver),
             remedy="Mind the parentheses: a class is not a solver, and names are not accepted.",
         )
     return solver
@@ -61,7 +61,7 @@ def check_chunk_size(chunk_size: int) -> None:
         raise InvalidArgumentError(
             "chunk_size",
             expected="a whole number of samples >= 1",
-            came=repr(chunk_size),
+            got=repr(chunk_size),
             remedy="It bounds memory; results do not depend on it.",
         )
 
@@ -73,7 +73,7 @@ def check_seed(seed: object) -> int:
         raise InvalidArgumentError(
             "seed",
             expected="a whole number from -2**63 to 2**63 - 1",
-            came=repr(seed),
+            got=repr(seed),
             remedy="0 is as good as any.",
         )
     return number
@@ -89,7 +89,7 @@ def check_bounds(bounds: Bounds | None, x0: Tensor) -> Bounds | None:
         raise InvalidArgumentError(
             "bounds",
             expected="(low, high), two numbers with low < high",
-            came=repr(bounds),
+            got=repr(bounds),
             remedy="For pixels pass (0.0, 1.0).",
         )
     inside = x0[finite_rows(x0)]
@@ -97,7 +97,7 @@ def check_bounds(bounds: Bounds | None, x0: Tensor) -> Bounds | None:
         raise InvalidArgumentError(
             "bounds",
             expected="bounds that hold for the inputs themselves",
-            came=f"{bounds}; inputs span {float(inside.min()):.4g} to {float(inside.max()):.4g}",
+            got=f"{bounds}; inputs span {float(inside.min()):.4g} to {float(inside.max()):.4g}",
             remedy="Widen the bounds, or clamp the inputs first.",
         )
     return (low, high)

@@ -129,7 +129,7 @@ def certify(
         raise InvalidArgumentError(
             "x",
             expected=f"the shape of x0, {tuple(start.shape)}",
-            came=f"{tuple(answer.shape)}",
+            got=f"{tuple(answer.shape)}",
             remedy="Pass one answer for each input.",
         )
     check_reachable(clf, x, answer)
@@ -187,7 +187,7 @@ def certificate_of(
         fit_at_start = problem.objective(problem.x0)
     earned = -point.losses
     if credences is not None:
-        point = replace(point, objective=problem.risk(x) + problem.fit(credences))
+        point = replace(point, objective=problem.risk(x) + problem.misfit(credences))
     # With c = -l the losses meet their credences exactly; given multipliers imply their own c.
     implied = earned if multipliers is None else -0.5 * problem.weights * duals
     excess = point.losses + (implied if credences is None else credences)
@@ -276,7 +276,7 @@ def _check_counts(**counts: int) -> None:
             raise InvalidArgumentError(
                 name,
                 expected="a whole number >= 0",
-                came=repr(count),
+                got=repr(count),
                 remedy="0 leaves this search out.",
             )
 
@@ -304,6 +304,6 @@ def _check_rows(name: str, values: Tensor, expected: tuple[int, int], *, sign: i
     raise InvalidArgumentError(
         name,
         expected=f"{'non-negative' if sign > 0 else 'non-positive'} numbers of shape {expected}",
-        came=f"shape {tuple(values.shape)}" + (f", {extreme}" if values.numel() else ""),
+        got=f"shape {tuple(values.shape)}" + (f", {extreme}" if values.numel() else ""),
         remedy="Pass one a sample and class, or leave it out.",
     )

@@ -9,10 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from credibly.io.fingerprints import quick_digest
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only, undisturbed
-from credibly.model.fingerprint import quick_digest
 from credibly.model.inputs import enter, finite_rows
 from credibly.model.structure import Nested
 from credibly.problem.fit_risk import FitRiskProblem
@@ -145,11 +145,11 @@ def _assemble_chunk(problem: FitRiskProblem, solution: Solution, settings: Setti
         codes[lost] = Status.STALLED
         answer = torch.where(per_sample(back, answer), problem.x0, answer)
         losses = torch.where(back[:, None], fit, losses)
-        certificates = certificate_of(clean, answer[known], fit_at_start=clean.fit(fit[known]))
+        certificates = certificate_of(clean, answer[known], fit_at_start=clean.misfit(fit[known]))
     passes = solution.passes + known.double() * (2 / 3 + 1)
     return Profile(
         credibility=-losses,
-        fit=-fit,
+        credence=-fit,
         risk=problem.risk(answer),
         x0=problem.classifier.decode(problem.x0),
         perturbed=problem.classifier.decode(answer),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from safetensors import SafetensorError, safe_open
 
 from credibly.errors import FileFormatError, MissingExtraError
-from credibly.model.tensor_files import save_tensors
-from credibly.model.whole_files import whole_file
+from credibly.io.tensor_files import save_tensors
+from credibly.io.whole_files import whole_file
 from credibly.profile.certificate import Certificate
 from credibly.profile.formats import check_name, not_a_profile
 from credibly.profile.profile import Profile, Settings
@@ -25,7 +25,7 @@ FORMAT = "credibly.profile"
 FORMAT_VERSION = 1
 
 _TENSORS = (
-    "credibility", "fit", "risk", "x0", "perturbed", "multipliers", "steps", "passes", "codes",
+    "credibility", "credence", "risk", "x0", "perturbed", "multipliers", "steps", "passes", "codes",
 )  # fmt: skip
 _CERTIFICATE = tuple(f.name for f in fields(Certificate))
 
@@ -68,7 +68,7 @@ def load_profile(path: str | Path) -> Profile:
 def _check_shapes(tensors: dict[str, Tensor], settings: Settings, path: str | Path) -> None:
     count, classes = len(tensors["codes"]), len(settings.weights)
     for name, tensor in tensors.items():
-        wide = name in ("credibility", "fit", "multipliers")
+        wide = name in ("credibility", "credence", "multipliers")
         inputs = name in ("x0", "perturbed")
         good = tensor.shape[:1] == (count,) and (
             inputs or tuple(tensor.shape[1:]) == ((classes,) if wide else ())
@@ -132,7 +132,9 @@ def to_pandas(profile: Profile) -> pd.DataFrame:
     names = [profile.class_name(k) for k in range(profile.credibility.shape[1])]
     ranking = profile.ranking()[:, 0].tolist()
     columns: dict[str, object] = {
-        "predicted": [names[k] for k in profile.fit.nan_to_num(-float("inf")).argmax(1).tolist()],
+        "predicted": [
+            names[k] for k in profile.credence.nan_to_num(-float("inf")).argmax(1).tolist()
+        ],
         "most_credible": [names[k] for k in ranking],
         "status": [status.label for status in profile.status],
         "risk": profile.risk.cpu().numpy(),
@@ -141,7 +143,7 @@ def to_pandas(profile: Profile) -> pd.DataFrame:
     for k, name in enumerate(names):
         columns[f"credibility.{name}"] = profile.credibility[:, k].cpu().numpy()
     for k, name in enumerate(names):
-        columns[f"fit.{name}"] = profile.fit[:, k].cpu().numpy()
+        columns[f"credence.{name}"] = profile.credence[:, k].cpu().numpy()
     for name in IN_TABLES:
         columns[f"certificate.{name}"] = getattr(profile.certificate, name).cpu().numpy()
     frame = pd.DataFrame(columns)

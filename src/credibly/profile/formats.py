@@ -47,7 +47,7 @@ def check_name(path: str | Path, own: Format) -> None:
         raise InvalidArgumentError(
             "path",
             expected=f"a name that ends in {own}, or has no ending",
-            came=f"{str(path)!r}, which promises another format",
+            got=f"{str(path)!r}, which promises another format",
             remedy=f"Name it {path.with_suffix(own).name!r}"
             + (f", or write that format: {other}." if other else "."),
         )
@@ -55,7 +55,7 @@ def check_name(path: str | Path, own: Format) -> None:
         raise InvalidArgumentError(
             "path",
             expected="the name of a file to write",
-            came=f"{str(path)!r}, a folder",
+            got=f"{str(path)!r}, a folder",
             remedy=f"Name a file in it, such as {str(path / ('profile' + own))!r}.",
         )
     if not path.parent.is_dir():

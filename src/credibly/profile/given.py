@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from credibly.errors import InvalidArgumentError
+from credibly.io.fingerprints import in_words, quick_digest
 from credibly.model.batches import check_evaluation_mode
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only
-from credibly.model.fingerprint import in_words, quick_digest
 from credibly.profile.profile import Profile
 
 
@@ -19,7 +19,7 @@ def check_profile(profile: object) -> None:
         raise InvalidArgumentError(
             "profile",
             expected="a profile, as credibility(...) gives",
-            came=type(profile).__name__,
+            got=type(profile).__name__,
             remedy="Solve one first: profile = credibility(clf, x, gamma=...).",
         )
 
@@ -31,7 +31,7 @@ def check_same_model(clf: Classifier, profile: Profile) -> None:
         raise InvalidArgumentError(
             "clf",
             expected=f"the classifier the profile was made with, {in_words(made_with)}",
-            came=in_words(quick_digest(clf)),
+            got=in_words(quick_digest(clf)),
             remedy="Solve the profile again with this classifier: credibility(clf, x, ...).",
         )
 
@@ -43,13 +43,13 @@ def check_same_classes(clf: Classifier, x0: Tensor, profile: Profile) -> None:
     probe = torch.where(torch.isfinite(x0[:1]), x0[:1], 0.0)
     expected = len(profile.settings.weights)
     try:
-        came = f"one of {losses_only(clf.select(slice(0, 1)), probe).shape[1]} classes"
+        got = f"one of {losses_only(clf.select(slice(0, 1)), probe).shape[1]} classes"
     except (RuntimeError, ValueError, TypeError) as error:
-        came = f"one that fails on its inputs with {type(error).__name__}: {error}"
-    if came != f"one of {expected} classes":
+        got = f"one that fails on its inputs with {type(error).__name__}: {error}"
+    if got != f"one of {expected} classes":
         raise InvalidArgumentError(
             "clf",
             expected=f"the classifier the profile was made with, of {expected} classes",
-            came=came,
+            got=got,
             remedy="Pass the classifier that was given to credibility(...).",
         )

@@ -99,7 +99,7 @@ def attached_answer(
         raise InvalidArgumentError(
             "profile",
             expected="samples that were solved",
-            came=f"{int((~profile.usable).sum())} that were not",
+            got=f"{int((~profile.usable).sum())} that were not",
             remedy="Choose the others first: profile[profile.usable].",
         )
     given = profile.x0 if x0 is None else x0
@@ -137,7 +137,7 @@ class _Linear:
         if self.curvature == "outputs":
             return _woodbury(problem, x, right, self.free)
 
-        bend = HessianProducts(problem.classifier, x, problem.fit)
+        bend = HessianProducts(problem.classifier, x, problem.misfit)
         found, _ = conjugate_gradients(
             lambda v: v + self._freed(bend(v)) / 2,
             right,
@@ -155,7 +155,7 @@ def _woodbury(problem: FitRiskProblem, x: Tensor, right: Tensor, free: Tensor | 
     outputs, jacobian = output_jacobian(clf, x)
     if free is not None:
         jacobian = jacobian * free.flatten(1).unsqueeze(1)
-    _, bend = output_curvature(lambda z: problem.fit(clf.losses_of(z)) / 2, outputs)
+    _, bend = output_curvature(lambda z: problem.misfit(clf.losses_of(z)) / 2, outputs)
     gram = jacobian @ jacobian.mT
     system = torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device) + gram @ bend
     inside, _ = torch.linalg.solve_ex(system, jacobian @ right.flatten(1).unsqueeze(2))
@@ -185,7 +185,7 @@ def _answer_and_free(clf: Classifier, profile: Profile) -> tuple[Tensor, Tensor 
         raise InvalidArgumentError(
             "profile",
             expected="tied features that no bound holds",
-            came=f"{int((~free).any(1).sum())} samples with some on a bound",
+            got=f"{int((~free).any(1).sum())} samples with some on a bound",
             remedy="Where a tied group stops depends on all of its features. Choose the other "
             "samples, or solve without the tie or with wider bounds.",
         )
@@ -229,7 +229,7 @@ def _check_curvature(curvature: str) -> None:
         raise InvalidArgumentError(
             "curvature",
             expected="'full' or 'outputs'",
-            came=repr(curvature),
+            got=repr(curvature),
             remedy="'full' is right for every smooth model; 'outputs' for piecewise-linear ones.",
         )
 
@@ -241,12 +241,12 @@ def _own_weights(profile: Profile) -> Tensor:
 
 def _check_match(name: str, given: object, own: Tensor) -> None:
     """The profile's own numbers, else the gradient would be one at a point that was not solved."""
-    came = _mismatch(given, own)
-    if came is not None:
+    got = _mismatch(given, own)
+    if got is not None:
         raise InvalidArgumentError(
             name,
             expected=f"the tensor the profile was made with, {tuple(own.shape)} of {own.dtype}",
-            came=came,
+            got=got,
             remedy=f"Attach the profile's own, such as {name}.clone().requires_grad_(), or solve "
             "again for the new ones.",
         )

@@ -33,16 +33,16 @@ def read_parquet(path: str | Path) -> Profile:
     names = [str(k) for k in range(count)] if settings.classes is None else settings.classes
     if len(names) != count:
         raise FileFormatError(f"{path}: {len(names)} names of classes for {count} weights.")
-    credibility, fit = (
+    credibility, credence = (
         torch.stack([_numbers(table, f"{kind}.{name}", path) for name in names], dim=1)
-        for kind in ("credibility", "fit")
+        for kind in ("credibility", "credence")
     )
     weights = torch.tensor(settings.weights, dtype=torch.float64, device=CPU).to(credibility)
     certificate = {name: _numbers(table, f"certificate.{name}", path) for name in IN_TABLES}
     return Profile.holding(
         {
             "credibility": credibility,
-            "fit": fit,
+            "credence": credence,
             "risk": _numbers(table, "risk", path),
             "multipliers": 2 * -credibility / weights,
             "certificate": Certificate.holding(certificate),

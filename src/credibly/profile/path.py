@@ -73,7 +73,7 @@ class CredibilityPath:
         solved. Smaller is more trustworthy: it takes a cheaper movement to change the answer.
         """
         first = self.profiles[0]
-        switched = self.most_credible() != first.fit.nan_to_num(-torch.inf).argmax(1)
+        switched = self.most_credible() != first.credence.nan_to_num(-torch.inf).argmax(1)
         gammas = torch.tensor(self.gammas, dtype=torch.float64, device=switched.device)
         found = (switched * gammas[:, None]).amax(0)
         solved = torch.stack([profile.usable for profile in self.profiles]).all(0)
@@ -163,7 +163,7 @@ def _descending(gammas: Sequence[float]) -> list[float]:
         raise InvalidArgumentError(
             "gammas",
             expected="at least two different positive numbers",
-            came=f"{several[:8]}",
+            got=f"{several[:8]}",
             remedy="For example torch.logspace(4, 1, 20).tolist(); for one gamma use credibility.",
         )
     return values

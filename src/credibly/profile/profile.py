@@ -17,7 +17,7 @@ from credibly.errors import InvalidArgumentError
 from credibly.profile.certificate import Certificate
 from credibly.profile.partial import Partial
 from credibly.solve.status import Status
-from credibly.types import to_type_again, whole_number
+from credibly.types import shortest_repr, whole_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +46,7 @@ class Settings:
         """'gamma 200', or that the classes have weights of their own."""
         if self.gamma is None:
             return "weights of their own"
-        return f"gamma {to_type_again(self.gamma)}"
+        return f"gamma {shortest_repr(self.gamma)}"
 
     def __repr__(self) -> str:
         """The weights as one number where they are, and the names of classes as their count."""
@@ -61,7 +61,7 @@ class Profile(Partial):
 
     Attributes:
         credibility: c+ (N, K), at most 0; higher is more credible.
-        fit: c0 (N, K), the same at the untouched input.
+        credence: c0 (N, K), the same at the untouched input.
         risk: |x+ - x0|^2 (N,), in the squared units of the input, or in the metric of a `Space`.
         x0: the inputs (N, ...), or the part of them that may move.
         perturbed: x+ (N, ...).
@@ -75,7 +75,7 @@ class Profile(Partial):
     """
 
     credibility: Tensor
-    fit: Tensor
+    credence: Tensor
     risk: Tensor
     x0: Tensor
     perturbed: Tensor
@@ -127,7 +127,7 @@ class Profile(Partial):
         """One profile of many that were made with the same settings."""
         if not parts:
             raise InvalidArgumentError(
-                "parts", expected="at least one profile", came="none", remedy="Check the list."
+                "parts", expected="at least one profile", got="none", remedy="Check the list."
             )
         for number, part in enumerate(parts):
             if part.settings != parts[0].settings:
@@ -135,7 +135,7 @@ class Profile(Partial):
                 raise InvalidArgumentError(
                     "parts",
                     expected=f"the same settings everywhere, as in part 0: {one}",
-                    came=f"{other} in part {number}",
+                    got=f"{other} in part {number}",
                     remedy="Profiles of other weights, solvers or losses are not comparable. With "
                     "gamma='auto' call auto_gamma once and pass its number to every batch.",
                 )
@@ -158,7 +158,7 @@ class Profile(Partial):
         for status, count in sorted(counts.items()):
             lines.append(f"  {count:>6} {status.label}: {status.advice}")
         if bool(good.any()):
-            kept = self.credibility[good].argmax(1) == self.fit[good].argmax(1)
+            kept = self.credibility[good].argmax(1) == self.credence[good].argmax(1)
             distance = self.risk[good].sqrt()
             stationarity = self.certificate.relative_stationarity[good]
             passes = self.passes[good]

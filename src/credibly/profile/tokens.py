@@ -21,7 +21,7 @@ def token_movement(profile: Profile) -> Tensor:
         raise InvalidArgumentError(
             "profile",
             expected="a profile of sequences, whose inputs are (n, T, D)",
-            came=f"inputs of shape {tuple(profile.x0.shape)}",
+            got=f"inputs of shape {tuple(profile.x0.shape)}",
             remedy="Move the embedding of the words: Classifier(net, module='embedding') or "
             "from_transformers(model).",
         )

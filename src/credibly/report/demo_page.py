@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from credibly.decide import scores
-from credibly.decide.coverage import CoverageCurve, accuracy_against_coverage
+from credibly.metrics.coverage import CoverageCurve, accuracy_against_coverage
 from credibly.report import figures, style
 from credibly.version import __version__
 
@@ -53,7 +53,7 @@ class DemoResults:
     @property
     def predicted(self) -> Tensor:
         """What the network says of the untouched images (n,)."""
-        return self.profile.fit.argmax(1)
+        return self.profile.credence.argmax(1)
 
     def curves(self) -> dict[str, CoverageCurve]:
         """Accuracy against coverage for softmax and for the profile, in both of its uses."""
@@ -143,7 +143,7 @@ def _example(results: DemoResults) -> tuple[int, str, str]:
     name = profile.class_name
     before, after = int(predicted[n]), int(profile.credibility[n].argmax())
     truth = name(int(results.labels[n]))
-    probability = float(profile.fit[n].max().exp())
+    probability = float(profile.credence[n].max().exp())
     title = f"predicted {name(before)} ({probability:.0%} by softmax); in truth {truth}"
     why = "Of the mistakes that the trade-off overturns, softmax was surest of this one. "
     text = (

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
-    from credibly.decide.coverage import CoverageCurve
+    from credibly.metrics.coverage import CoverageCurve
     from credibly.profile.profile import Profile
 
 
@@ -27,7 +27,9 @@ def sorted_profiles(profile: Profile, *, lines: int = 150) -> Figure:
     """Credibilities before and after, sorted and scaled to [0, 1] sample by sample (Fig. 2)."""
     figure, axes = style.panels(2)
     titles = ("before: c0, at the untouched input", "after: c+, at the trade-off")
-    for panel, values, title in zip(axes, (profile.fit, profile.credibility), titles, strict=True):
+    for panel, values, title in zip(
+        axes, (profile.credence, profile.credibility), titles, strict=True
+    ):
         curves = _scaled(values).cpu()
         ranks = range(1, curves.shape[1] + 1)
         for curve in curves[:lines]:
@@ -105,7 +107,7 @@ def class_bars(
     panel: Axes, profile: Profile, sample: int, names: Sequence[str], *, most: int | None = None
 ) -> None:
     """c0 and c+ of the classes; if there are more than `most`, of the best at x0 or at x+."""
-    before, after = profile.fit[sample].cpu(), profile.credibility[sample].cpu()
+    before, after = profile.credence[sample].cpu(), profile.credibility[sample].cpu()
     title, shown = "credibility of each class", list(range(len(names)))
     if most is not None and len(names) > most:
         shown = _best(before, after, most)

@@ -70,7 +70,7 @@ def plot_profile(
         raise InvalidArgumentError(
             "inputs",
             expected=f"pictures, or as many numbers a sample as what moved, {count}",
-            came=f"samples of shape {tuple(given.shape)}",
+            got=f"samples of shape {tuple(given.shape)}",
             remedy="Leave it out: the profile holds what moved.",
         )
     from credibly.report.one_sample import draw
@@ -84,7 +84,7 @@ def _row(profile: Profile, index: int) -> int:
         raise InvalidArgumentError(
             "index",
             expected=f"the number of a sample, 0 to {count - 1}" if count else "a sample",
-            came=repr(index) if count else "a profile without any",
+            got=repr(index) if count else "a profile without any",
             remedy="One figure shows one sample; call it for each.",
         )
     return row % count
@@ -98,7 +98,7 @@ def _class_names(profile: Profile, classes: Sequence[str] | None) -> tuple[str, 
         raise InvalidArgumentError(
             "classes",
             expected=f"{count} names, one a class",
-            came=repr(classes) if isinstance(classes, str) else f"{len(classes)}",
+            got=repr(classes) if isinstance(classes, str) else f"{len(classes)}",
             remedy="Leave it out to take those of the classifier.",
         )
     return tuple(map(str, classes))
@@ -121,7 +121,7 @@ def _columns(inputs: Any, x0: Tensor, row: int) -> Sequence[str] | None:
         raise InvalidArgumentError(
             "inputs",
             expected="the columns in the order of the model's",
-            came=f"the same numbers in another order: {', '.join(names[:5])}, ...",
+            got=f"the same numbers in another order: {', '.join(names[:5])}, ...",
             remedy="Pass features=clf, which knows them by name, or the table in the model's "
             "order.",
         )
@@ -147,11 +147,11 @@ def _given(inputs: Any, row: int, count: int) -> Tensor | None:
         raise _bad_inputs(f"an array of {inputs.dtype}", count) from error
 
 
-def _bad_inputs(came: str, count: int) -> InvalidArgumentError:
+def _bad_inputs(got: str, count: int) -> InvalidArgumentError:
     return InvalidArgumentError(
         "inputs",
         expected=f"a tensor, an array or a table of the {count} samples of the profile",
-        came=came,
+        got=got,
         remedy="Pass all inputs, in the order in which they were solved; `index` chooses one.",
     )
 
@@ -166,14 +166,14 @@ def _features(features: Sequence[str] | Classifier | None, count: int) -> Featur
         raise InvalidArgumentError(
             "features",
             expected=f"{count} names, one a feature, or the classifier",
-            came=type(features).__name__,
+            got=type(features).__name__,
             remedy=classifier_inside(features) or "Pass a list of names.",
         )
     if isinstance(features, str) or len(features) != count:
         raise InvalidArgumentError(
             "features",
             expected=f"{count} names, one a feature, or the classifier",
-            came=repr(features) if isinstance(features, str) else f"{len(features)}",
+            got=repr(features) if isinstance(features, str) else f"{len(features)}",
             remedy="A table passed as inputs= must have the columns of the profile, in its order.",
         )
     return Features(tuple(map(str, features)), None)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from credibly.decide.bootstrap import Interval, paired_difference
-from credibly.decide.metrics import aurc
 from credibly.decide.scores import SCORES
-from credibly.evaluate.study_result import SetResult, StudyResult
+from credibly.metrics.intervals import Interval, paired_difference
+from credibly.metrics.measures import aurc
+from credibly.study.study_result import SetResult, StudyResult
 
 DEFAULT = "failure_score"
 """What rules rank by if nothing else is asked for."""
@@ -19,7 +19,7 @@ on single inputs."""
 FREE = "max_softmax"
 """The usual score that needs no solve."""
 
-FREE_RIVAL = "max softmax (rival)"
+FREE_RIVAL = "max softmax (baseline)"
 """The same among the rivals, and the usual reference."""
 
 
@@ -88,7 +88,7 @@ def _choice(result: StudyResult, scores: dict[str, Tensor], correct: Tensor) -> 
     if better:
         best = min(better, key=lambda name: better[name].value)
         return (
-            f"What to do: for this model rank errors by {best}: SelectiveClassifier.for_risk(clf, "
+            f"What to do: for this model rank errors by {best}: SelectiveClassifier.for_error_rate(clf, "
             f"profile, labels, risk, score={best!r}). Its AURC is {_percent(scores[best], correct)}"
             f" against {_percent(scores[DEFAULT], correct)} of the default of rules ({DEFAULT}), "
             f"{points(better[best])}, which is clearly better. It was picked on these very "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from credibly.decide.metrics import risk_coverage
+from credibly.metrics.measures import error_coverage
 from credibly.report import style
 from credibly.report.study_view import StudyView, auroc_of, label
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from torch import Tensor
 
-    from credibly.decide.bootstrap import Interval
-    from credibly.evaluate.study import Rows
+    from credibly.metrics.intervals import Interval
+    from credibly.study.study import Rows
 
 OWN = (style.PROFILE, style.THIRD, "#8e5aa8")
 RIVALS = (style.SOFTMAX, "#b0413e", "#b8963e")
@@ -80,11 +80,11 @@ def _curve(panel: Axes, score: Tensor, correct: Tensor) -> Line2D:
     good = ~score.isnan()
     shares, risks = [], []
     if bool(good.any()):
-        curve = risk_coverage(score[good], correct[good])
+        curve = error_coverage(score[good], correct[good])
         shown = (curve.coverage >= 0.02).nonzero().squeeze(1)
         some = shown[torch.linspace(0, len(shown) - 1, min(400, len(shown))).long()]
         shares = (100 * curve.coverage[some]).tolist()
-        risks = (100 * curve.selective_risk[some]).tolist()
+        risks = (100 * curve.error_rate[some]).tolist()
     return panel.plot(shares, risks, linewidth=1.6)[0]
 
 

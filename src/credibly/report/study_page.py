@@ -14,8 +14,8 @@ from credibly.report.study_view import Pick, StudyView, auroc_of, unbroken
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from credibly.decide.bootstrap import Interval
-    from credibly.evaluate.study_result import FailureResult, SetResult, StudyResult
+    from credibly.metrics.intervals import Interval
+    from credibly.study.study_result import FailureResult, SetResult, StudyResult
 
 SHARES = ("1", "0.95", "0.9", "0.8", "0.7", "0.5")
 

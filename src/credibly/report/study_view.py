@@ -8,17 +8,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from credibly.decide.bootstrap import Interval
-from credibly.evaluate.study_result import DetectionResult, SetResult, StudyResult
+from credibly.metrics.intervals import Interval
 from credibly.report import study_advice
+from credibly.study.study_result import DetectionResult, SetResult, StudyResult
 
 WITHOUT_SOLVE = ("max_softmax", "p_norm", "softmax_ratio")
 """Among the scores, but they only read the outputs."""
 
 TWINS = {
-    "max_softmax": "max softmax (rival)",
-    "softmax_ratio": "logit margin (rival)",
-    "p_norm": "max logit p-norm (rival)",
+    "max_softmax": "max softmax (baseline)",
+    "softmax_ratio": "logit margin (baseline)",
+    "p_norm": "max logit p-norm (baseline)",
 }
 """Scores and the rivals of `credibly evaluate` that order inputs in the same way."""
 
@@ -49,7 +49,7 @@ class StudyView:
     def from_profile(self, name: str) -> bool:
         """Whether a score comes from solved profiles."""
         rivals = self.result.settings.get("baselines", {})
-        return name not in WITHOUT_SOLVE and name not in rivals and not name.endswith("(rival)")
+        return name not in WITHOUT_SOLVE and name not in rivals and not name.endswith("(baseline)")
 
     @cached_property
     def twins(self) -> dict[str, str]:

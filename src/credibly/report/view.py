@@ -91,7 +91,7 @@ class View:
     @property
     def solved(self) -> bool:
         """Whether there are numbers for every class, before and after."""
-        both = torch.stack([self.profile.fit[self.row], self.profile.credibility[self.row]])
+        both = torch.stack([self.profile.credence[self.row], self.profile.credibility[self.row]])
         return bool(both.isfinite().all())
 
     @property
@@ -103,7 +103,7 @@ class View:
         """Which class was ahead at x0, which one at x+, and how far apart these are."""
         if not self.solved:
             return f"No profile ({self.status.label}): {self.status.advice}"
-        fit, credible = self.profile.fit[self.row], self.profile.credibility[self.row]
+        fit, credible = self.profile.credence[self.row], self.profile.credibility[self.row]
         first, last = int(fit.argmax()), int(credible.argmax())
         best = float(fit.max())
         sure = (

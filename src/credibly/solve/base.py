@@ -103,12 +103,12 @@ def require(
     holds: bool,  # noqa: FBT001  # reads as a sentence: require(x > 0, ...)
     name: str,
     expected: str,
-    came: object,
+    got: object,
     remedy: str = _REMEDY,
 ) -> None:
     """Raise the usual error unless a setting holds."""
     if not holds:
-        raise InvalidArgumentError(name, expected=expected, came=repr(came), remedy=remedy)
+        raise InvalidArgumentError(name, expected=expected, got=repr(got), remedy=remedy)
 
 
 def require_whole(name: str, value: object) -> None:

@@ -159,7 +159,7 @@ class GaussNewton(Stage[ProxLinearState]):
 
 def _fit_of_outputs(problem: FitRiskProblem) -> Callable[[Tensor], Tensor]:
     """G: outputs (n, m) -> sum_k l_k^2 / w_k (n,)."""
-    return lambda z: problem.fit(problem.classifier.losses_of(z))
+    return lambda z: problem.misfit(problem.classifier.losses_of(z))
 
 
 def _prox_linear(

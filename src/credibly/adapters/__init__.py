@@ -1,0 +1,1 @@
+"""Models of other libraries, seen as a `Classifier`: one file or folder each."""

@@ -1,0 +1,1 @@
+"""Nodes of a graph, or whole graphs, as samples whose features move."""

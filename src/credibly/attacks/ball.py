@@ -1,0 +1,133 @@
+"""The set an attacker may use: a ball around each input, inside the bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from credibly.attacks.box import Box, ends
+from credibly.attacks.noise import normal, uniform
+from credibly.types import norm, per_sample
+
+Norm = Literal["linf", "l2"]
+
+_ROUNDS = 12
+"""Rounds of the projection on a Euclidean ball and bounds; it ends after few, never outside."""
+
+
+@dataclass(frozen=True)
+class Ball:
+    """Balls around the samples of a batch, cut by the bounds.
+
+    Attributes:
+        x0: centres (n, ...), inside the bounds.
+        eps: radius.
+        kind: 'linf' or 'l2'.
+        low: smallest allowed value of each feature, or None.
+        high: largest.
+    """
+
+    x0: Tensor
+    eps: float
+    kind: Norm
+    low: Tensor | None
+    high: Tensor | None
+
+    @staticmethod
+    def around(x0: Tensor, eps: float, kind: Norm, bounds: Box | None) -> Ball:
+        """Balls whose edges are computed once."""
+        low = high = None
+        if bounds is not None:
+            low, high = (end.expand_as(x0).clone() for end in ends(bounds, x0))
+        if kind == "linf":
+            under, over = _edge(x0, -eps), _edge(x0, eps)
+            low = under if low is None else torch.maximum(low, under)
+            high = over if high is None else torch.minimum(high, over)
+        return Ball(x0, eps, kind, low, high)
+
+    def select(self, rows: Tensor) -> Ball:
+        """The balls of the chosen samples; they may repeat."""
+        low, high = self.low, self.high
+        return Ball(
+            self.x0[rows],
+            self.eps,
+            self.kind,
+            None if low is None else low[rows],
+            None if high is None else high[rows],
+        )
+
+    def project(self, x: Tensor) -> Tensor:
+        """The nearest allowed point."""
+        if self.kind == "linf":
+            return self._clamped(x)
+        shift = x - self.x0
+        return self._clamped(self.x0 + per_sample(self._share(shift), x) * shift)
+
+    def finished(self, x: Tensor) -> Tensor:
+        """The same, and inside the ball also where rounding would push a point out."""
+        x = self.project(x)
+        if self.kind == "linf":
+            return x
+        for number in range(8):  # each time with a little more slack, only where it is needed
+            length = norm(x.double() - self.x0.double())
+            slack = torch.finfo(x.dtype).eps * 4.0**number
+            share = self.eps / length.clamp(min=torch.finfo(torch.float64).tiny) * (1 - slack)
+            nearer = self.x0 + per_sample(share.to(x), x) * (x - self.x0)
+            out = length > self.eps * (1 - 1e-15)  # however a reader sums the squares
+            x = torch.where(per_sample(out, x), self._clamped(nearer), x)
+        return x
+
+    def start(self, keys: Tensor) -> Tensor:
+        """A random point of each ball: uniform in the box, or in the Euclidean ball."""
+        shape = self.x0.shape[1:]
+        if self.kind == "linf":
+            shift = (2 * uniform(keys, shape) - 1) * self.eps
+        else:
+            away = normal(keys, shape)
+            radius = uniform(keys, (1,))[:, 0] ** (1 / self.x0[0].numel())
+            shift = per_sample(self.eps * radius / norm(away), away) * away
+        return self.project(self.x0 + shift.to(self.x0))
+
+    def step(self, x: Tensor, gradient: Tensor, size: float) -> Tensor:
+        """One ascent step of a length in the norm of the ball, then the projection."""
+        if self.kind == "linf":
+            return self.project(x + size * gradient.sign())
+        length = norm(gradient)
+        usable = length.clamp(min=torch.finfo(length.dtype).tiny)
+        return self.project(x + size * gradient / per_sample(usable, gradient))
+
+    def _clamped(self, x: Tensor) -> Tensor:
+        if self.low is None or self.high is None:
+            return x
+        return torch.minimum(torch.maximum(x, self.low), self.high)
+
+    def _share(self, shift: Tensor) -> Tensor:
+        """How much of each shift (n,) to keep so that, cut by the bounds, it has length eps.
+
+        The nearest point is clamp(x0 + t shift). Its length grows with t; where features are held
+        by the bounds they count as they are, and the others make up the rest. From below this
+        never overshoots, and it ends as soon as no more features are held.
+        """
+        tiny = torch.finfo(shift.dtype).tiny
+        t = (self.eps / norm(shift).clamp(min=tiny)).clamp(max=1.0)
+        if self.low is None or self.high is None:
+            return t
+        for _ in range(_ROUNDS):
+            wanted = self.x0 + per_sample(t, shift) * shift
+            held = (wanted < self.low) | (wanted > self.high)
+            kept = self._clamped(wanted) - self.x0
+            rest = self.eps**2 - (kept * held).flatten(1).square().sum(1)
+            free = (shift * ~held).flatten(1).square().sum(1)
+            better = (rest.clamp(min=0) / free.clamp(min=tiny)).sqrt().clamp(max=1.0)
+            t = torch.maximum(t, better)
+        return t
+
+
+def _edge(x0: Tensor, eps: float) -> Tensor:
+    """The furthest number within |eps| of x0 on one side, exactly: rounding may not leave."""
+    edge = (x0.double() + eps).to(x0.dtype)
+    outside = (edge.double() - x0.double()).abs() > abs(eps)
+    return torch.where(outside, torch.nextafter(edge, x0), edge)

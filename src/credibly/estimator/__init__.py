@@ -1,1 +1,0 @@
-"""A scikit-learn estimator whose predictions come with credibility profiles."""

@@ -1,1 +1,0 @@
-"""Attacks that know of the profile, and the bookkeeping of who broke what."""

@@ -1,0 +1,1 @@
+"""Reading and writing: inputs, models, results, run folders."""

@@ -1,0 +1,5 @@
+"""How well a score ranks errors and detects outliers, with bootstrap intervals."""
+
+import lazy_loader as _lazy
+
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

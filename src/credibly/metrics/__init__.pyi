@@ -1,0 +1,16 @@
+from .intervals import Interval as Interval
+from .intervals import bootstrap as bootstrap
+from .intervals import paired_difference as paired_difference
+from .measures import ErrorCoverageCurve as ErrorCoverageCurve
+from .measures import accuracy_at_coverage as accuracy_at_coverage
+from .measures import augrc as augrc
+from .measures import aupr as aupr
+from .measures import aurc as aurc
+from .measures import auroc as auroc
+from .measures import coverage_at_accuracy as coverage_at_accuracy
+from .measures import e_aurc as e_aurc
+from .measures import error_coverage as error_coverage
+from .measures import failure_aupr as failure_aupr
+from .measures import failure_auroc as failure_auroc
+from .measures import failure_fpr_at_tpr as failure_fpr_at_tpr
+from .measures import fpr_at_tpr as fpr_at_tpr
