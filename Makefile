@@ -3,33 +3,40 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DEVICE ?= cpu
 
-.PHONY: demo test lint types bench paper paper-small clean
+.PHONY: help demo test lint types coverage bench paper paper-small clean
 
-demo: $(INSTALLED)
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
+		awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+demo: $(INSTALLED) ## 1000 images, a page to look at: demo/index.html
 	$(BIN)/credibly demo --out demo
 
-test: lint types
+test: lint types ## everything that is checked
 	$(BIN)/pytest -n 2
 
-lint: $(INSTALLED)
+lint: $(INSTALLED) ## ruff, format included
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(INSTALLED)
+types: $(INSTALLED) ## mypy, strict
 	$(BIN)/mypy
 
-bench: $(INSTALLED)
+coverage: $(INSTALLED) ## the tests with branch coverage, printed by file
+	$(BIN)/pytest -n 2 -q --cov --cov-report=term
+
+bench: $(INSTALLED) ## passes and time of the solvers on the embedded network
 	$(BIN)/python -m benchmarks.solvers
 
 # make paper CHECKPOINTS=FOLDER CIFAR10=FOLDER FASHION_MNIST=FOLDER [DEVICE=cuda] [OUT=FOLDER]
-DEVICE ?= cpu
-paper: $(INSTALLED)
+paper: $(INSTALLED) ## the paper's figures at full scale (needs the data and the networks)
 	$(BIN)/python -m experiments.paper --device $(DEVICE) \
 		$(if $(CHECKPOINTS),--checkpoints $(CHECKPOINTS)) $(if $(CIFAR10),--cifar10 $(CIFAR10)) \
 		$(if $(FASHION_MNIST),--fashion-mnist $(FASHION_MNIST)) $(if $(OUT),--out $(OUT))
 
-paper-small: $(INSTALLED)
+paper-small: $(INSTALLED) ## the same at a small scale, on the embedded network
 	$(BIN)/python -m experiments.paper --small --out .cache/paper-small
 
 # Python compiles what it imports; compiling all that is installed would take another minute.
@@ -38,5 +45,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	touch $(INSTALLED)
 
-clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache
+clean: ## remove the environment and what runs leave behind
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .coverage .coverage.*

@@ -1,11 +1,11 @@
-"""What solving costs beside its passes, chunk by chunk: libraries prepare for each size of batch.
+"""The overhead of solving, chunk by chunk: libraries prepare for each batch size.
 
     python -m benchmarks.chunks                        # the embedded network
     python -m benchmarks.chunks --model resnet18.safetensors --data images.npz --chunk 2500 \
         --images 10000 --device cuda
 
 Each line is one chunk of images: seconds of its solve, and of forward and backward alone at the
-same sizes of batch, run after it. The first line also pays for whatever is done once.
+same batch sizes, run after it. The first chunk includes everything that is done only once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GAMMA = 200.0
 
 
 def seconds(work: Callable[[], object], device: str) -> float:
-    """How long something takes, until the device has done it."""
+    """Return how long something takes, until the device has finished it."""
     _wait(device)
     begin = time.perf_counter()
     work()
@@ -39,7 +39,7 @@ def _wait(device: str) -> None:
 
 
 def solved(net: nn.Module, x: Tensor, device: str) -> tuple[float, list[int]]:
-    """Seconds of one solve, and the size of batch of every call of the network."""
+    """Return the seconds of one solve, and the batch size of every call of the network."""
     sizes: list[int] = []
 
     def counted(inputs: Tensor) -> Tensor:
@@ -56,14 +56,14 @@ def solved(net: nn.Module, x: Tensor, device: str) -> tuple[float, list[int]]:
 
 
 def bare(net: nn.Module, x: Tensor, sizes: list[int]) -> None:
-    """Forward and backward alone."""
+    """Run forward and backward alone."""
     for size in sizes:
         inputs = x[:size].detach().requires_grad_(True)
         torch.autograd.grad(net(inputs).logsumexp(1).sum(), inputs)
 
 
 def main() -> None:
-    """Print a line a chunk."""
+    """Print a line per chunk."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, help="safetensors of a network; default: embedded")
     parser.add_argument("--data", type=Path, help=".npz with uint8 `images`, or an IDX file")
@@ -78,7 +78,7 @@ def main() -> None:
     for number, x in enumerate(images.split(given.chunk)):
         took, sizes = solved(net, x, given.device)
         alone = seconds(lambda x=x, sizes=sizes: bare(net, x, sizes), given.device)
-        print(f"chunk {number}: {len(x)} images, {sum(sizes) / len(x):.0f} passes an image, "
+        print(f"chunk {number}: {len(x)} images, {sum(sizes) / len(x):.0f} passes per image, "
               f"{len(sizes)} calls in {len(set(sizes))} sizes; {took:.2f} s, bare {alone:.2f} s, "
               f"{sum(sizes) / took:.0f} and {sum(sizes) / alone:.0f} passes/s",
               flush=True)  # fmt: skip

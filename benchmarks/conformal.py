@@ -1,7 +1,7 @@
 """Sizes of conformal sets on the embedded images, from softmax and from the profile.
 
-`python -m benchmarks.conformal` solves the images once; the halves that set the threshold and that
-are tried are then drawn again and again, the same ones for every row of the table.
+`python -m benchmarks.conformal` solves the images once. Then it draws many random halves: one sets
+the threshold, the other tests it. Every row of the table has the same halves.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ CONFIDENCES = (0.9, 0.95, 0.99)
 GAMMA = 200.0
 
 
-def tried(sets: Tensor, truth: Tensor) -> tuple[float, float, float, float]:
-    """Coverage, mean size, share of sets of one class, share of empty ones."""
+def measure(sets: Tensor, truth: Tensor) -> tuple[float, float, float, float]:
+    """Return coverage, mean size, share of sets of one class, share of empty sets."""
     sizes = sets.sum(1)
     inside = sets[torch.arange(len(truth)), truth]
     found = (inside, sizes, sizes == 1, sizes == 0)
@@ -50,7 +50,7 @@ def main(images: int, draws: int) -> None:
                         clf, profile[known], truth[known], confidence=confidence,
                         probabilities=source, method=method,
                     )  # fmt: skip
-                    rows.append(tried(rule.sets(profile[new]), truth[new]))
+                    rows.append(measure(rule.sets(profile[new]), truth[new]))
                 means = [statistics.fmean(column) for column in zip(*rows, strict=True)]
                 print(
                     f"{method:6} {confidence:10.2f} {source:8} {means[0]:8.3f} {means[1]:8.2f} "

@@ -1,4 +1,4 @@
-"""Passes of the constrained problem, and how near the best known risk, on two rough networks.
+"""Passes and risk of the constrained problem, on two networks with many kinks.
 
 python -m benchmarks.constrained
 """
@@ -20,7 +20,7 @@ METHODS = {
 
 
 def main() -> None:
-    """The embedded network, and a small one whose kinks many samples meet late."""
+    """Compare the methods on the embedded network, and on a small random one."""
     sample = load_sample()
     clf, x = cr.Classifier(sample.net), sample.images[:60]
     print("embedded network, gamma 200, credences 0.2 below the profile")
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def at_the_profile(clf: cr.Classifier, x: Tensor) -> None:
-    """Print what becomes of the profile's own credences, which leave no slack."""
+    """Print the results at the profile's own credences, which leave no slack."""
     profile = cr.credibility(clf, x, gamma=200.0)
     for slack in (0.0, 0.05):
         found = cr.theory.solve_constrained(clf, x, profile.credibility - slack)
@@ -46,13 +46,13 @@ def at_the_profile(clf: cr.Classifier, x: Tensor) -> None:
         low, middle, high = share.quantile(torch.tensor([0.1, 0.5, 0.9]).double()).tolist()
         print(
             f"{slack:g} below the profile: {solved} of {len(x)} solved, {middle:.3f} times its risk"
-            f" (median; eight in ten {low:.2f} to {high:.2f}), largest violations "
+            f" (median; 80 % within {low:.2f} to {high:.2f}), largest violations "
             f"{', '.join(f'{value:.1e}' for value in found.violation.topk(2).values.tolist())}"
         )
 
 
 def compare(clf: cr.Classifier, x: Tensor, credences: Tensor) -> None:
-    """Print risk against the best of all methods, violation and passes."""
+    """Print the risk relative to the best of all methods, violation and passes."""
     found = {
         name: cr.theory.solve_constrained(clf, x, credences, method=method)
         for name, method in METHODS.items()

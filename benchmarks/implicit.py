@@ -1,4 +1,4 @@
-"""What a gradient through a profile costs, as multiples of one pass measured in the same run.
+"""The cost of a gradient through a profile, in passes measured in the same run.
 
 python -m benchmarks.implicit
 """
@@ -13,6 +13,7 @@ import torch
 
 import credibly as cr
 from credibly.data.sample import load_sample
+from credibly.model.bind import bind
 from credibly.profile.implicit import Curvature
 
 KINDS: dict[str, tuple[Curvature, int]] = {
@@ -24,11 +25,11 @@ KINDS: dict[str, tuple[Curvature, int]] = {
 
 
 def main() -> None:
-    """Print cost and agreement of each way to solve the linear system."""
+    """Print the cost and the error of each way to solve the linear system."""
     sample = load_sample()
     clf, x = cr.Classifier(sample.net), sample.images[:64]
     profile = cr.credibility(clf, x, gamma=200.0)
-    problem = cr.solvers.FitRiskProblem(clf, x, torch.full((10,), 200.0))
+    problem = cr.solvers.FitRiskProblem(bind(clf, x), torch.full((10,), 200.0))
     one = seconds(lambda: problem.evaluate(profile.perturbed))
     exact = gradient(clf, profile, "full", 100)
     for name, (curvature, products) in KINDS.items():
@@ -41,7 +42,7 @@ def main() -> None:
 def gradient(
     clf: cr.Classifier, profile: cr.Profile, curvature: Curvature, products: int
 ) -> torch.Tensor:
-    """The gradient of the largest credibility by the inputs."""
+    """Return the gradient of the largest credibility with respect to the inputs."""
     x0 = profile.x0.clone().requires_grad_(True)
     c = cr.attached_credibility(clf, profile, x0=x0, curvature=curvature, products=products)
     c.amax(1).sum().backward()
@@ -50,7 +51,7 @@ def gradient(
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """The median time of five runs after one that warms up."""
+    """Return the median time of five runs, after a warm-up."""
     work()
     times = []
     for _ in range(5):

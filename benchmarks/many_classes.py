@@ -1,10 +1,10 @@
-"""What a thousand classes cost: seconds a pass of K = 1000 against K = 10, for the same body.
+"""The cost of a thousand classes: seconds per pass of K = 1000 and K = 10, for the same body.
 
     python -m benchmarks.many_classes
 
-One backward serves all classes, so a pass should cost what the body and the last layer cost. The
-two solves take turns within one run and the ratio of neighbours counts: the machine is noisy. The
-bare ratio is that of forward and backward alone, without any of this package.
+One backward pass serves all classes, so a pass should cost only what the body and the last layer
+cost. Because machines are noisy, the two solves alternate and neighbouring runs are compared. The
+bare ratio is that of forward and backward alone, without this package.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FEW, MANY, BATCH, STEPS = 10, 1000, 64, 12
 
 
 def body() -> tuple[nn.Module, Tensor]:
-    """The embedded network without its last layer, and images."""
+    """Return the embedded network without its last layer, and images."""
     sample = load_sample()
     layers = [name for name, part in sample.net.named_modules() if isinstance(part, nn.Linear)]
     parent, _, own = layers[-1].rpartition(".")
@@ -33,13 +33,13 @@ def body() -> tuple[nn.Module, Tensor]:
 
 
 def model(front: nn.Module, features: int, classes: int) -> nn.Module:
-    """The same body with a head of so many classes."""
+    """Return the body with a head of so many classes."""
     torch.manual_seed(0)
     return nn.Sequential(front, nn.Linear(features, classes)).eval().requires_grad_(False)
 
 
 def solved(net: nn.Module, x: Tensor, solver: cr.solvers.Solver) -> Callable[[], float]:
-    """Seconds a pass of a solve."""
+    """Return a function that measures the seconds per pass of a solve."""
     clf = cr.Classifier(net)
     gamma = cr.auto_gamma(clf, x, sample=8)
 
@@ -52,7 +52,7 @@ def solved(net: nn.Module, x: Tensor, solver: cr.solvers.Solver) -> Callable[[],
 
 
 def bare(net: nn.Module, x: Tensor) -> Callable[[], float]:
-    """Seconds of a forward and a backward alone."""
+    """Return a function that measures the seconds of a forward and a backward alone."""
 
     def once() -> float:
         begin = time.perf_counter()
@@ -65,14 +65,14 @@ def bare(net: nn.Module, x: Tensor) -> Callable[[], float]:
 
 
 def ratio(few: Callable[[], float], many: Callable[[], float], rounds: int) -> tuple[float, ...]:
-    """Medians: seconds of few, of many, and of their quotient within a round."""
+    """Return medians of the ratio within a round, and of the seconds of both."""
     few(), many()
     pairs = sorted((b / a, a, b) for a, b in ((few(), many()) for _ in range(rounds)))
     return tuple(sorted(column)[rounds // 2] for column in zip(*pairs, strict=True))
 
 
 def main() -> None:
-    """Print one line a kind of pass."""
+    """Print one line per kind of pass."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds
@@ -89,7 +89,7 @@ def main() -> None:
     ):
         times, few, many = ratio(kind(nets[0], x), kind(nets[1], x), rounds)
         print(
-            f"{name:>8}: {1e3 * few:.1f} ms a pass at K = {FEW}, {1e3 * many:.1f} ms at "
+            f"{name:>8}: {1e3 * few:.1f} ms per pass at K = {FEW}, {1e3 * many:.1f} ms at "
             f"K = {MANY}: ratio {times:.2f}"
         )
 

@@ -1,8 +1,8 @@
-"""Counts passes from outside the solver, by wrapping the model.
+"""Count passes from outside the solver, by wrapping the model.
 
-Every input carries its own number as one extra feature, which the wrapped model reads and strips.
-Its gradient is zero, so no solver ever moves it. The meter thus knows which sample each row of
-each call belongs to, whatever the solver does with its batches, and computes F by itself.
+Every input has its own number as an extra feature, which the wrapped model reads and removes. Its
+gradient is zero, so no solver moves it. The meter therefore knows the sample of each row of each
+call, whatever the solver does with its batches, and computes F itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from credibly.model.derivatives import BACKWARD, FORWARD
 
 
 class Meter:
-    """A model around a model that keeps, for every sample, the best F after each pass."""
+    """A wrapped model that records the best F of every sample after each pass."""
 
     def __init__(self, net: torch.nn.Module, x0: Tensor, gamma: float, most: int) -> None:
         self.net, self.gamma, self.shape, self.x0 = net, gamma, x0.shape[1:], x0.flatten(1)
@@ -27,7 +27,7 @@ class Meter:
         self.calls: list[int] = []
 
     def numbered(self) -> Tensor:
-        """The inputs as the wrapped model takes them: flat, with their number at the end."""
+        """Return the inputs of the wrapped model: flat, with their number at the end."""
         numbers = torch.arange(len(self.x0), dtype=self.x0.dtype, device=self.x0.device)
         return torch.cat([self.x0, numbers[:, None]], dim=1)
 
@@ -50,10 +50,10 @@ class Meter:
         better = value < self.best[rows]
         self.best[rows[better]] = value[better]
         self.best_class[rows[better]] = logits.argmax(1)[better]
-        # a point counts once its backward has been paid for
+        # a point counts from its backward on
         when = (self.spent[rows] + BACKWARD).ceil().long().clamp(max=len(self.history) - 1)
         self.history[when, rows] = torch.minimum(self.history[when, rows], self.best[rows])
 
     def curve(self) -> Tensor:
-        """Best F of each sample after each whole number of passes (passes, n)."""
+        """Return the best F of each sample after each whole number of passes (passes, n)."""
         return torch.cummin(self.history, dim=0).values

@@ -1,17 +1,17 @@
-"""Models and images for the benchmarks: the embedded ones, or files given as arguments."""
+"""Models and images of the benchmarks: the embedded ones, or files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from credibly.data.sample import load_sample
 from experiments import fashion_mnist, networks
 from experiments.idx import read_idx
+from experiments.images import as_pixels, read_images
 from experiments.networks import Affine
 
 
@@ -26,7 +26,7 @@ class Subject:
     std: Tensor
 
     def in_space(self, space: str) -> tuple[nn.Module, Tensor]:
-        """The same network and images in pixels or in normalised units."""
+        """Return the network and the images in pixels or in normalised units."""
         if space == "pixel":
             return self.net, self.images
         back = Affine(self.net, -self.mean / self.std, 1 / self.std)
@@ -36,7 +36,7 @@ class Subject:
 
 
 def load(model: Path | None, data: Path | None, count: int, device: str) -> Subject:
-    """The embedded network, or a ResNet-18 file with images of your own."""
+    """Load the embedded network, or a network file with your own images."""
     if model is None:
         sample = load_sample()
         mean, std = torch.tensor(fashion_mnist.MEAN), torch.tensor(fashion_mnist.STD)
@@ -55,10 +55,4 @@ def load(model: Path | None, data: Path | None, count: int, device: str) -> Subj
 
 
 def _images(path: Path) -> Tensor:
-    if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as arrays:
-            raw = arrays["images"]
-    else:
-        raw = read_idx(path)
-    pixels = torch.from_numpy(raw.astype(np.float32) / 255)
-    return pixels.unsqueeze(1) if pixels.dim() == 3 else pixels.permute(0, 3, 1, 2).contiguous()
+    return read_images(path) if path.suffix == ".npz" else as_pixels(read_idx(path))

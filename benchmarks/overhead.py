@@ -1,9 +1,9 @@
-"""What the solver adds to the passes it makes: time and memory, against the same passes run bare.
+"""Time and memory of a solve, compared with the same forward and backward passes alone.
 
     python -m benchmarks.overhead
 
-Each figure comes from a process of its own, so that neither warms up or bloats the other; the
-ratio of two figures of one run is what counts, the machine is noisy.
+Memory is measured in separate processes, so that the two do not affect each other. On a noisy
+machine only ratios within one run count.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch
 
 import credibly as cr
 from credibly.data.sample import load_sample
+from credibly.model.bind import bind
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.solve.loop import solve
 
@@ -27,7 +28,7 @@ BATCH = 100
 
 
 def _recorded() -> tuple[list[int], FitRiskProblem]:
-    """Batch sizes of every pass of one default solve, in order."""
+    """Return the batch sizes of all passes of one default solve, and the problem."""
     sample, sizes = load_sample(), []
 
     def net(x: torch.Tensor) -> torch.Tensor:
@@ -35,7 +36,7 @@ def _recorded() -> tuple[list[int], FitRiskProblem]:
         return sample.net(x)
 
     weights = torch.full((10,), 200.0)
-    problem = FitRiskProblem(cr.Classifier(net), sample.images[:BATCH], weights)
+    problem = FitRiskProblem(bind(cr.Classifier(net), sample.images[:BATCH]), weights)
     solve(problem, cr.solvers.Hybrid(), chunk_size=BATCH)
     return list(sizes), problem
 
@@ -46,7 +47,7 @@ def _bare_pass(net: torch.nn.Module, x: torch.Tensor) -> None:
 
 
 def time_ratio(rounds: int) -> dict[str, float]:
-    """Seconds of a solve, and of forward and backward alone at the same batch sizes."""
+    """Return seconds of a solve, and of forward and backward alone at the same batch sizes."""
     sizes, problem = _recorded()
     net, x = load_sample().net, problem.x0
     ratios, solved, bare = [], [], []
@@ -69,10 +70,10 @@ def time_ratio(rounds: int) -> dict[str, float]:
 
 
 def _peak(what: str) -> float:
-    """Growth of this process's peak memory in MiB: a solve, or the same passes alone."""
+    """Return the growth of peak memory in MiB: of a solve, or of the same passes alone."""
     sample = load_sample()
     x, weights = sample.images[:BATCH], torch.full((10,), 200.0)
-    problem = FitRiskProblem(cr.Classifier(sample.net), x, weights)
+    problem = FitRiskProblem(bind(cr.Classifier(sample.net), x), weights)
     sizes = json.loads(os.environ["CREDIBLY_BATCH_SIZES"])
     solve(problem.select(slice(0, 2)), cr.solvers.Hybrid(), chunk_size=2)  # libraries and threads
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of loading them
@@ -86,17 +87,17 @@ def _peak(what: str) -> float:
 
 
 def _high_water() -> int:
-    """Largest resident size since the last reset, in KiB (Linux)."""
+    """Return the largest resident size since the last reset, in KiB (Linux)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
 def memory_ratio() -> dict[str, float]:
-    """Peak memory of a solve and of bare passes, each measured in a fresh process."""
+    """Return peak memory of a solve and of bare passes, each in a fresh process."""
     found, (sizes, _) = {}, _recorded()
     for what in ("bare", "solve"):
         command = [sys.executable, "-m", "benchmarks.overhead", "--peak", what]
-        # large blocks go back to the system at once, so that the peak is that of live tensors
+        # large blocks are returned to the system at once, so that the peak is that of live tensors
         settings = {
             **os.environ,
             "MALLOC_MMAP_THRESHOLD_": "65536",

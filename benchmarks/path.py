@@ -1,4 +1,4 @@
-"""What a path over gamma costs, against separate solves and against a single one.
+"""The cost of a path over gamma, compared with separate solves and a single one.
 
 python -m benchmarks.path
 """

@@ -1,4 +1,4 @@
-"""Profiles a second for twins of scikit-learn's models, with the default solver.
+"""Profiles per second for twins of scikit-learn models, with the default solver.
 
 python -m benchmarks.sklearn_twins
 """
@@ -22,7 +22,7 @@ import credibly as cr
 
 
 def main() -> None:
-    """Print one row a model."""
+    """Print one row per model."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--samples", type=int, default=256)

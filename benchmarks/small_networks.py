@@ -2,10 +2,10 @@
 
     python -m benchmarks.small_networks [--kappa 64]
 
-Handwritten digits of scikit-learn, 8 x 8: half of them train networks of four kinds for two
-lengths, the other half are scored. Prints the area under the risk-coverage curve (x 1000, smaller
-is better) of the largest softmax output and of the default, and their difference with its 95 %
-interval. `--kappa` is that of `auto_gamma`: the larger, the less inputs move.
+Half of the handwritten digits of scikit-learn, 8 x 8, train networks of four kinds for two lengths;
+the other half is scored. Prints AURC (x 1000, smaller is better) of the largest softmax output and
+of the default score, and their difference with its 95 % interval. `--kappa` is passed on to
+`auto_gamma`: the larger it is, the less inputs move.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from torch import Tensor, nn
 
 import credibly as cr
 from credibly.decide import scores
+from credibly.metrics import aurc
 from credibly.metrics.intervals import paired_difference
-from credibly.metrics.measures import aurc
 
 SEEDS, LENGTHS, TRAINED = (0, 1, 2), (20, 200), 900
 """Training seeds, epochs, and how many images train."""
 
 
 def perceptron(width: int) -> Callable[[], nn.Module]:
-    """Two hidden layers."""
+    """Return a maker of networks with two hidden layers."""
     return lambda: nn.Sequential(
         nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)
     )
 
 
 def convolutions() -> nn.Module:
-    """Two convolutions and a linear layer."""
+    """Build two convolutions and a linear layer."""
     return nn.Sequential(
         nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(),
         nn.Conv2d(16, 32, 3, padding=1, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10),
@@ -50,7 +50,7 @@ KINDS: dict[str, Callable[[], nn.Module]] = {
 
 
 def trained(make: Callable[[], nn.Module], x: Tensor, y: Tensor, epochs: int) -> nn.Module:
-    """By Adam, batches of 32."""
+    """Train by Adam, in batches of 32."""
     net = make()
     optimizer = torch.optim.Adam(net.parameters(), 1e-3)
     for _ in range(epochs):
@@ -62,7 +62,7 @@ def trained(make: Callable[[], nn.Module], x: Tensor, y: Tensor, epochs: int) ->
 
 
 def line(net: nn.Module, x: Tensor, y: Tensor, kappa: float) -> str:
-    """The two scores on new images."""
+    """Compare the two scores on new images."""
     clf = cr.Classifier(net)
     profile = cr.credibility(clf, x, gamma=cr.auto_gamma(clf, x, kappa=kappa), progress=False)
     right = profile.credence.argmax(1) == y
@@ -78,7 +78,7 @@ def line(net: nn.Module, x: Tensor, y: Tensor, kappa: float) -> str:
 
 
 def main() -> None:
-    """A line a network."""
+    """Print a line per network."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kappa", type=float, default=1.0)
     kappa = parser.parse_args().kappa

@@ -1,4 +1,4 @@
-"""How often smooth forms of an SVC's one-versus-one decisions name the class that wins the vote.
+"""How often smooth forms of an SVC's one-versus-one decisions agree with the vote.
 
 python -m benchmarks.svc_votes
 """
@@ -56,7 +56,7 @@ def _gap(X: np.ndarray, y: np.ndarray) -> float:  # noqa: N803
     for seed in range(3):
         rows = train_test_split(X, y, test_size=0.5, random_state=seed, stratify=y)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # it is deprecated, and still there
+            warnings.simplefilter("ignore", FutureWarning)  # deprecated, but still there
             model = SVC(probability=True, random_state=0).fit(rows[0], rows[2])
         clf, x = cr.from_sklearn(model, svc_outputs="probabilities"), torch.from_numpy(rows[1])
         gaps.append(clf.losses(x).neg().exp() - torch.from_numpy(model.predict_proba(rows[1])))

@@ -1,4 +1,4 @@
-"""The paper's inequalities on the embedded network, tried.
+"""Check the paper's inequalities on the embedded network.
 
 python -m benchmarks.theory
 """
@@ -16,7 +16,7 @@ GAMMA = 200.0
 
 
 def main() -> None:
-    """Print how often Definition 2 and Assumption 2 hold, and where they do not."""
+    """Print how often Definition 2 and Assumption 2 hold."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=50)
     count = parser.parse_args().images
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def share(mask: torch.Tensor) -> str:
-    """A mean of truth values in per cent."""
+    """Format the mean of truth values in per cent."""
     return f"{float(mask.double().mean()):.0%}"
 
 

@@ -1,12 +1,11 @@
-"""What verdicts are worth, and which inputs that do not belong they find: two networks.
+"""How reliable verdicts are, and which outliers they find.
 
     python -m benchmarks.verdicts
 
-Half of the images, drawn at random, teach the judge; it judges the other half, and as many inputs
-of each kind that does not belong, with two scores for outliers; twenty times. The networks are the
-embedded one, and one with a single hidden layer on the digits of scikit-learn (needs the extra
-'sklearn'), trained here in seconds; likewise one on a table, of which a column comes in another
-unit.
+Twenty times, a random half of the images fits a judge, which judges the other half and several
+kinds of outliers, with two outlier scores. The networks are the embedded one, and two with a single
+hidden layer, trained here in seconds: on the digits of scikit-learn (needs the extra 'sklearn'),
+and on a table of which a column is given in another unit.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ TRUSTED = "verdict trust | network right on these"
 def judges(
     clf: cr.Classifier, profile: cr.Profile, outlier: str
 ) -> Iterator[tuple[cr.Judge, torch.Tensor]]:
-    """Judges that learned from random halves, and the rows of the other half of each."""
+    """Yield judges fitted on random halves, and the rows of the other half."""
     generator = torch.Generator().manual_seed(0)
     for _ in range(HALVES):
         known, new = torch.randperm(len(profile), generator=generator).chunk(2)
         yield cr.Judge.fit(clf, profile[known], outlier=outlier), new
 
 
-def print_worth(clf: cr.Classifier, profile: cr.Profile, right: torch.Tensor) -> None:
-    """A line a verdict: how often it was given, and how often the network was right then."""
+def print_reliability(clf: cr.Classifier, profile: cr.Profile, right: torch.Tensor) -> None:
+    """Print per verdict how often it was given, and how often the network was right then."""
     found: Counter[object] = Counter()
     for judge, new in judges(clf, profile, "shift"):
         for verdict, hit in zip(judge.judge(profile[new]), right[new].tolist(), strict=True):
@@ -51,7 +50,7 @@ def print_worth(clf: cr.Classifier, profile: cr.Profile, right: torch.Tensor) ->
 def print_found(
     clf: cr.Classifier, profile: cr.Profile, foreign: Mapping[str, cr.Profile], outlier: str
 ) -> None:
-    """A line a kind of inputs: the share that each verdict takes."""
+    """Print per kind of input the share of each verdict."""
     found: Counter[tuple[str, cr.Verdict]] = Counter()
     for judge, new in judges(clf, profile, outlier):
         for kind, inputs in {"ordinary images": profile[new], **foreign}.items():
@@ -65,7 +64,7 @@ def print_found(
 def foreign(
     clf: cr.Classifier, images: torch.Tensor, gamma: float, *, flat: bool
 ) -> dict[str, cr.Profile]:
-    """Profiles of inputs of no class, as large as these images."""
+    """Return profiles of outliers, in the shape of these images."""
     kinds = {
         "uniform noise": noise(images, uniform=True, seed=0),
         "Gaussian noise": noise(images, uniform=False, seed=0),
@@ -79,18 +78,18 @@ def foreign(
 
 
 def of_the_embedded_network() -> None:
-    """Images of clothes, a residual network."""
+    """Judge a residual network on images of clothes."""
     sample = load_sample()
     clf = cr.Classifier(sample.net, classes=sample.classes)
     profile = cr.credibility(clf, sample.images, gamma=GAMMA)
-    print_worth(clf, profile, profile.credence.argmax(1) == sample.labels)
+    print_reliability(clf, profile, profile.credence.argmax(1) == sample.labels)
     others = foreign(clf, sample.images[:FOREIGN], GAMMA, flat=False)
     for outlier in ("shift", "gain"):
         print_found(clf, profile, others, outlier)
 
 
 def of_one_hidden_layer() -> None:
-    """Images of digits; half of them train, the other half is for judges."""
+    """Judge a network on images of digits; half of them train it."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
     from sklearn.neural_network import MLPClassifier
@@ -111,7 +110,7 @@ def of_one_hidden_layer() -> None:
 
 
 def of_a_table() -> None:
-    """Measures of cells; half of them train, the other half is for judges, in wrong units, too."""
+    """Judge a network on measurements of cells, also in wrong units; half of them train it."""
     from sklearn.datasets import load_breast_cancer
     from sklearn.model_selection import train_test_split
     from sklearn.neural_network import MLPClassifier
@@ -144,7 +143,7 @@ def of_a_table() -> None:
 
 
 def main() -> None:
-    """Print what verdicts are worth, and a table for each network and score for outliers."""
+    """Print how reliable verdicts are, and a table per network and outlier score."""
     of_the_embedded_network()
     of_one_hidden_layer()
     of_a_table()

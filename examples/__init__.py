@@ -1,3 +1,1 @@
-"""Programs to read and to run: python -m examples.NAME."""
-
-"""Scripts to run and to copy from; each makes its own data and trains its own small model."""
+"""Programs to run and to copy from; each makes its own data and model: python -m examples.NAME."""

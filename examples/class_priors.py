@@ -1,9 +1,9 @@
-"""W as prior knowledge: what class frequencies do to a profile.
+"""Weights as prior knowledge: how class frequencies change a profile.
 
 python -m examples.class_priors [--out FOLDER]
 
-The embedded network meets a stream in which some classes are much rarer than in its training data.
-The weights can know that: `prior_weights` makes it cheap for rare classes to be incredible.
+The embedded network is used on a stream in which some classes are much rarer than in its training
+data. `prior_weights` puts that into the weights: rare classes become less credible.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 import credibly as cr
 from credibly.data.sample import load_sample
 from credibly.decide.scores import predicted_ratio
-from credibly.metrics.coverage import accuracy_against_coverage
+from credibly.metrics import error_coverage
 from credibly.report.style import INK, PROFILE, panels, tidy
 
 GAMMA = 200.0
@@ -43,10 +43,10 @@ def main(out: Path | None = None, *, small: bool = False) -> None:
     ):
         credible = (profile.credibility.argmax(1) == labels).double().mean()
         own = profile.credence.argmax(1) == labels
-        curve = accuracy_against_coverage(predicted_ratio(profile), own)
+        curve = error_coverage(predicted_ratio(profile), own)
         print(
-            f"{name}: most credible class right for {credible:.1%}; the network's own class right "
-            f"for {own.double().mean():.1%}, for {curve.at(0.8):.1%} of the most trusted 80 %"
+            f"{name}: most credible class right for {credible:.1%}; network's own class right for "
+            f"{own.double().mean():.1%}, of the most trusted 80 % for {curve.accuracy_at(0.8):.1%}"
         )
     change = (informed.credibility - plain.credibility).mean(0)
     for k in (0, 4, 9):
@@ -56,7 +56,7 @@ def main(out: Path | None = None, *, small: bool = False) -> None:
 
 
 def stream(labels: Tensor, priors: Tensor) -> Tensor:
-    """Rows of the images, thinned so that the classes have these frequencies."""
+    """Select rows of the images so that the classes have these frequencies."""
     counts = torch.bincount(labels, minlength=len(priors))
     size = float((counts / priors).min())
     keep = [
@@ -67,7 +67,7 @@ def stream(labels: Tensor, priors: Tensor) -> Tensor:
 
 
 def draw(out: Path, classes: tuple[str, ...], priors: Tensor, change: Tensor) -> None:
-    """Bars: how the prior moves the credibility of each class."""
+    """Draw how the prior changes the credibility of each class."""
     out.mkdir(parents=True, exist_ok=True)
     figure, (axes,) = panels(1, width=7, height=3.6)
     labels = [f"{name}\n{share:.1%}" for name, share in zip(classes, priors.tolist(), strict=True)]

@@ -16,7 +16,6 @@ from torch import Tensor
 import credibly as cr
 from credibly.data.sample import load_sample
 from credibly.decide.scores import predicted_ratio, softmax_ratio
-from examples._ranking import interval, ranks_right_above_wrong
 
 PLACES = {
     "pixels": None,
@@ -24,7 +23,7 @@ PLACES = {
     "block 2 of 3": "blocks.1",
     "block 3 of 3": "blocks.2",
 }
-"""What is called so -> the submodule whose output moves."""
+"""Name -> the submodule whose output moves."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +36,9 @@ class Row:
         low: lower end of the 90 % interval of that.
         high: upper end.
         features: how many numbers may move.
-        passes: passes a sample, on average.
+        passes: per sample, on average.
         converged: share of samples whose gradient vanished.
-        gamma: as set by the model's own sensitivity there.
+        gamma: set by the model's own sensitivity there.
     """
 
     name: str
@@ -53,16 +52,15 @@ class Row:
 
 
 def row_of(name: str, score: Tensor, right: Tensor, profile: cr.Profile | None = None) -> Row:
-    """How a score ranks, and what its profile cost."""
-    low, high = interval(score, right)
-    ranks = ranks_right_above_wrong(score, right)
+    """Measure how a score ranks, and what its profile cost."""
+    found = cr.metrics.bootstrap(cr.metrics.failure_auroc, score, right, n=400, level=0.9)
     if profile is None:
-        return Row(name, ranks, low, high, passes=1 / 3)
+        return Row(name, found.value, found.low, found.high, passes=1 / 3)
     return Row(
         name,
-        ranks,
-        low,
-        high,
+        found.value,
+        found.low,
+        found.high,
         features=profile.x0[0].numel(),
         passes=float(profile.passes.mean()),
         converged=float((profile.codes == cr.Status.CONVERGED).double().mean()),
@@ -71,9 +69,9 @@ def row_of(name: str, score: Tensor, right: Tensor, profile: cr.Profile | None =
 
 
 def rows_of(count: int) -> tuple[list[Row], int]:
-    """A row for each place, one for softmax, and the number of errors among the images.
+    """Return a row per place, one for softmax, and the number of errors.
 
-    Prints how the deepest place compares with the pixels and with softmax, image by image.
+    Prints the differences of the deepest place to the pixels and to softmax, on the same images.
     """
     sample = load_sample()
     images, labels = sample.images[:count], sample.labels[:count]
@@ -88,8 +86,10 @@ def rows_of(count: int) -> tuple[list[Row], int]:
         scores.append(predicted_ratio(profile))
         rows.append(row_of(name, scores[-1], right, profile))
     for name, other in (("softmax", scores[0]), ("pixels", scores[1])):
-        low, high = interval(scores[-1], right, against=other)
-        print(f"block 3 less {name}: {100 * low:+.1f} to {100 * high:+.1f} points (90 %)")
+        gap = cr.metrics.paired_difference(
+            cr.metrics.failure_auroc, scores[-1], other, right, n=400, level=0.9
+        )
+        print(f"block 3 less {name}: {100 * gap.low:+.1f} to {100 * gap.high:+.1f} points (90 %)")
     return rows, int((~right).sum())
 
 
@@ -109,7 +109,7 @@ def table(rows: list[Row]) -> None:
 
 
 def draw(rows: list[Row], count: int, errors: int, path: Path) -> None:
-    """How well errors are ranked, place by place."""
+    """Draw how well errors are ranked, place by place."""
     from credibly.report import style
 
     figure, axes = style.panels(1, width=7.6, height=3.1)
@@ -140,7 +140,7 @@ def _finding(rows: list[Row]) -> str:
 
 
 def main(out: Path | None = None, *, small: bool = False) -> list[Row]:
-    """Solve in every space, print, draw; gives the rows of the table."""
+    """Solve in every space, print, draw, and return the rows of the table."""
     count = 12 if small else 300
     rows, errors = rows_of(count)
     print(f"{count} images, {errors} of them wrong")

@@ -2,9 +2,9 @@
 
 python -m examples.graph_nodes [--out FOLDER] [--seed NUMBER]
 
-Communities with more edges inside than between them, weak features, a GCN of two layers trained
-on a few labelled nodes. Every other node is asked about by its own features, and by those of all
-nodes it hears from.
+Communities have more edges inside than between them and weak features; a GCN of two layers is
+trained on a few labelled nodes. The other nodes get two profiles: one moves their own features, the
+other those of all nodes that influence them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch_geometric.nn import GCNConv
 
 import credibly as cr
 from credibly.decide.scores import predicted_ratio, softmax_ratio
-from credibly.metrics.coverage import accuracy_against_coverage
+from credibly.metrics import error_coverage
 
 COMMUNITIES, FEATURES, LABELLED = 4, 16, 15
 INSIDE, BETWEEN = 3.2, 2.6
@@ -65,8 +65,8 @@ def main(out: Path | None = None, *, small: bool = False, seed: int = 0) -> None
     scores["softmax"] = softmax_ratio(profiles["own features"]).double()
     print("score                 AUROC of errors   right among the most trusted half")
     for name, score in scores.items():
-        half = accuracy_against_coverage(score, right).at(0.5)
-        print(f"{name:<22}{auroc(score, right):>15.3f}{half:>36.1%}")
+        half = error_coverage(score, right).accuracy_at(0.5)
+        print(f"{name:<22}{cr.metrics.failure_auroc(score, right):>15.3f}{half:>36.1%}")
     shares = movement(data, wide.members, profiles["neighbourhood"])
     degree = torch.bincount(data.edge_index[1], minlength=len(data.y))[asked]
     own, first, second = shares.mean(0).tolist()
@@ -78,7 +78,7 @@ def main(out: Path | None = None, *, small: bool = False, seed: int = 0) -> None
 
 
 def communities(size: int) -> Data:
-    """A stochastic block model with Gaussian features, undirected."""
+    """Make an undirected stochastic block model with Gaussian features."""
     labels = torch.arange(COMMUNITIES).repeat_interleave(size)
     same = labels[:, None] == labels
     chance = torch.where(same, INSIDE / size, BETWEEN / (size * (COMMUNITIES - 1)))
@@ -97,7 +97,7 @@ def communities(size: int) -> Data:
 
 
 def trained(data: Data) -> Net:
-    """The network after two hundred steps, in eval mode."""
+    """Train a network for two hundred steps, and set it to eval mode."""
     net = Net()
     optimiser = torch.optim.Adam(net.parameters(), lr=0.01, weight_decay=5e-3)
     for _ in range(200):
@@ -109,7 +109,7 @@ def trained(data: Data) -> Net:
 
 
 def homophily(data: Data) -> Tensor:
-    """The share of a node's neighbours that are of its own community (N,); 1 without any."""
+    """Return the share of neighbours of a node's own community (N,); 1 without neighbours."""
     source, target = data.edge_index
     alike = (data.y[source] == data.y[target]).double()
     total = torch.bincount(target, minlength=len(data.y))
@@ -117,14 +117,8 @@ def homophily(data: Data) -> Tensor:
     return torch.where(total > 0, found / total.clamp(min=1), 1.0)
 
 
-def auroc(score: Tensor, right: Tensor) -> float:
-    """The chance that a right prediction has the higher score than a wrong one."""
-    pairs = score[right][:, None] - score[~right]
-    return float(((pairs > 0).double() + 0.5 * (pairs == 0)).mean())
-
-
 def movement(data: Data, members: Tensor, profile: cr.Profile) -> Tensor:
-    """Shares (n, 3) of the risk at the node itself, at its neighbours, and two hops away."""
+    """Return shares (n, 3) of the risk at the node, at its neighbours, and two hops away."""
     linked = torch.zeros(len(data.y), len(data.y), dtype=torch.bool)
     linked[data.edge_index[0], data.edge_index[1]] = True
     cost = (profile.perturbed - profile.x0).square().sum(2)
@@ -138,7 +132,7 @@ def movement(data: Data, members: Tensor, profile: cr.Profile) -> Tensor:
 def draw(
     out: Path, trust: Tensor, *, right: Tensor, alike: Tensor, shares: Tensor, degree: Tensor
 ) -> None:
-    """Trust by the share of neighbours that are alike; where the movement goes by degree."""
+    """Draw trust by the share of alike neighbours, and the movement by degree."""
     from credibly.report.style import PROFILE, QUIET, SHADES, SOFTMAX, panels, png, tidy
 
     out.mkdir(parents=True, exist_ok=True)

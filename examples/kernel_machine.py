@@ -2,7 +2,7 @@
 
     python -m examples.kernel_machine --out FOLDER
 
-An RBF support vector classifier of scikit-learn on two interleaved moons, profiled as it is.
+It is an RBF support vector classifier of scikit-learn on two interleaved moons.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def main(out: Path | None = None, *, small: bool = False) -> None:
 
 
 def thirds(trust: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """The least, middle and most trusted third."""
+    """Return the least, middle and most trusted third."""
     low, high = np.quantile(trust, [1 / 3, 2 / 3])
     middle = (trust > low) & (trust <= high)
     return [("least trusted", trust <= low), ("middle", middle), ("most trusted", trust > high)]
 
 
 def draw(out: Path, model: SVC, profile: cr.Profile, trust: np.ndarray, right: np.ndarray) -> None:
-    """Decision regions, the points with their arrows to x+, colour for trust."""
+    """Draw decision regions, and the points with arrows to x+, coloured by trust."""
     from credibly.report.style import legend, panels, png, tidy
 
     x0, moved = profile.x0.numpy(), profile.perturbed.numpy()

@@ -2,9 +2,9 @@
 
     python -m examples.table_with_locks --out FOLDER
 
-The breast cancer data that come with scikit-learn, with the size of the nucleus made a category of
-three one-hot columns. A tumour cannot be 0.3 large: those columns are locked, the others move in
-standard deviations and stay in the range of the data.
+In the breast cancer data of scikit-learn, the size of the nucleus becomes a category of three
+one-hot columns. A tumour cannot be 0.3 large, so those columns are locked. The others move in
+units of their standard deviations and stay in the range of the data.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SIZES = ("size: small", "size: medium", "size: large")
 
 @dataclass(frozen=True)
 class Table:
-    """Inputs and labels of one part of the data, and what its columns are called."""
+    """Inputs, labels and column names of one part of the data."""
 
     columns: list[str]
     x: Tensor
@@ -36,7 +36,7 @@ class Table:
 
 
 def load() -> tuple[Table, Table]:
-    """Training and test parts: five measurements, and the radius as a category."""
+    """Read training and test parts: five measurements, and the radius as a category."""
     data = load_breast_cancer()
     names = [str(name) for name in data.feature_names[:10]]
     kept = [names.index(f"mean {name}") for name in MEASURED]
@@ -50,7 +50,7 @@ def load() -> tuple[Table, Table]:
 
 
 class Network(nn.Module):
-    """Measurements in their own units to two logits; it standardises inside."""
+    """A network from measurements in their own units to two logits; it standardises inside."""
 
     def __init__(self, x: Tensor) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Network(nn.Module):
 
 
 def trained(table: Table, steps: int) -> Network:
-    """A network after so many steps on all of the table."""
+    """Train a network for so many steps on the whole table."""
     torch.manual_seed(0)
     net = Network(table.x)
     optimiser = torch.optim.Adam(net.parameters(), lr=5e-3, weight_decay=1e-3)
@@ -77,7 +77,7 @@ def trained(table: Table, steps: int) -> Network:
 
 
 def profiles(net: Network, train: Table, x: Tensor) -> tuple[cr.Profile, cr.Profile]:
-    """Profiles with the one-hot columns locked, and with all columns free."""
+    """Solve profiles with the one-hot columns locked, and with all columns free."""
     limits = (train.x.amin(0), train.x.amax(0))
     x = x.clamp(*limits)  # a few tumours lie outside of what was trained on
     spaces = [
@@ -118,18 +118,18 @@ def main(out: Path | None = None, *, small: bool = False) -> None:
 
 
 def mean_move(profile: cr.Profile, train: Table) -> list[float]:
-    """How far each column moves in the mean, in its standard deviations."""
+    """Return the mean movement of each column, in its standard deviations."""
     moved: Tensor = ((profile.perturbed - profile.x0) / train.x.std(0)).abs().mean(0)
     return [float(size) for size in moved]
 
 
 def credible(profile: cr.Profile) -> Tensor:
-    """Whether the predicted class is still ahead at x+ (n,)."""
+    """Return whether the predicted class is still ahead at x+ (n,)."""
     return predicted_ratio(profile) > 0
 
 
 def draw(out: Path, columns: list[str], moves: list[list[float]], change: Tensor) -> None:
-    """What moves with and without locks, and what becomes of the category without."""
+    """Draw what moves with and without locks, and the category without locks."""
     from credibly.report.style import PROFILE, SOFTMAX, legend, panels, png, tidy
 
     figure, (left, side) = panels(2, width=10.0, height=4.0, widths=[1.7, 1.0])

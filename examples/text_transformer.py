@@ -1,4 +1,4 @@
-"""Which verdicts on hotel reviews to trust, and which word they hang on.
+"""Which verdicts on hotel reviews to trust, and which word they depend on.
 
 A small transformer learns reviews made from a grammar with negation and "but"; nothing is
 downloaded. Run it with `python -m examples.text_transformer --out FOLDER`.
@@ -17,7 +17,6 @@ from torch import Tensor
 import credibly as cr
 from credibly.decide.scores import predicted_ratio, softmax_ratio
 from credibly.model.derivatives import losses_and_pull
-from examples._ranking import ranks_right_above_wrong
 
 CLASSES = ("negative", "neutral", "positive")
 THINGS = ["soup", "room", "staff", "bed", "view", "coffee", "waiter", "garden", "breakfast", "bill"]
@@ -38,7 +37,7 @@ OPPOSITE = {"negative": "positive", "neutral": "neutral", "positive": "negative"
 
 
 def clause(draw: random.Random) -> tuple[list[str], str]:
-    """Something was something, perhaps not, perhaps very."""
+    """Make a clause "the THING was ADJECTIVE", sometimes negated or stressed."""
     verdict = draw.choice(CLASSES)
     words = ["the", draw.choice(THINGS), "was"]
     negated = draw.random() < 0.4
@@ -51,7 +50,7 @@ def clause(draw: random.Random) -> tuple[list[str], str]:
 
 
 def review(draw: random.Random) -> tuple[list[str], str]:
-    """One clause or two; what comes after "but" counts, "and" joins what agrees."""
+    """Make one clause or two; the one after "but" counts, "and" joins equal verdicts."""
     first, verdict = clause(draw)
     if draw.random() < 0.4:
         return first, verdict
@@ -59,8 +58,8 @@ def review(draw: random.Random) -> tuple[list[str], str]:
     return [*first, "and" if other == verdict else "but", *second], other
 
 
-def encoded(reviews: list[list[str]]) -> dict[str, Tensor]:
-    """Token numbers and the attention mask, as a tokenizer gives them."""
+def encode(reviews: list[list[str]]) -> dict[str, Tensor]:
+    """Return token ids and the attention mask, as a tokenizer does."""
     longest = 1 + max(len(words) for words in reviews)
     rows = [[START, *words] + [PAD] * (longest - 1 - len(words)) for words in reviews]
     numbers = {word: number for number, word in enumerate(VOCABULARY)}
@@ -68,8 +67,8 @@ def encoded(reviews: list[list[str]]) -> dict[str, Tensor]:
     return {"input_ids": tokens, "attention_mask": (tokens != 0).long()}
 
 
-def made(count: int, seed: int) -> tuple[list[list[str]], Tensor]:
-    """Reviews and the numbers of their verdicts."""
+def make_reviews(count: int, seed: int) -> tuple[list[list[str]], Tensor]:
+    """Make different reviews, and return them with the numbers of their verdicts."""
     draw = random.Random(seed)  # noqa: S311  # sentences, not secrets
     pairs: dict[str, tuple[list[str], str]] = {}
     while len(pairs) < count:  # all different
@@ -81,7 +80,7 @@ def made(count: int, seed: int) -> tuple[list[list[str]], Tensor]:
 
 
 def trained(texts: list[list[str]], labels: Tensor, *, epochs: int) -> Any:
-    """A DistilBERT of two small layers, in eval mode."""
+    """Train a DistilBERT of two small layers, and set it to eval mode."""
     import transformers
 
     torch.manual_seed(0)
@@ -92,7 +91,7 @@ def trained(texts: list[list[str]], labels: Tensor, *, epochs: int) -> Any:
     )  # fmt: skip
     model = transformers.DistilBertForSequenceClassification(config).train()
     optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    x = encoded(texts)
+    x = encode(texts)
     for _ in range(epochs):
         for rows in torch.randperm(len(labels)).split(64):
             part = {name: values[rows] for name, values in x.items()}
@@ -104,20 +103,20 @@ def trained(texts: list[list[str]], labels: Tensor, *, epochs: int) -> Any:
 
 
 def top_words(weight: Tensor, texts: list[list[str]]) -> list[str]:
-    """The word of each review with the largest weight (n, T); the start token is left out."""
+    """Return the word of each review with the largest weight (n, T), without the start token."""
     rows = weight[:, 1:]
     return [words[int(row[: len(words)].argmax())] for words, row in zip(texts, rows, strict=True)]
 
 
 def sensitivity(clf: cr.Classifier, x: dict[str, Tensor]) -> Tensor:
-    """Length of the gradient of the squared losses at each word (n, T): one pass, no solve."""
-    bound = cr.bind(clf, x)
-    pull = losses_and_pull(bound, bound.variable, lambda losses: 2 * losses).pull
-    return pull.reshape(bound.start.shape).norm(dim=2)
+    """Return the norm of the gradient of the squared losses at each word (n, T), in one pass."""
+    words = cr.bind(clf, x)
+    pull = losses_and_pull(words, words.start, lambda losses: 2 * losses).pull
+    return pull.reshape(words.values.shape).norm(dim=2)
 
 
 def decisive(words: list[str]) -> float:
-    """Share of words that carry a verdict, turn it or make it count."""
+    """Return the share of words that state, negate or select a verdict."""
     return sum(word in DECISIVE for word in words) / max(len(words), 1)
 
 
@@ -134,16 +133,16 @@ def table(profile: cr.Profile, texts: list[list[str]], labels: Tensor, shown: li
 
 
 def swaps(clf: cr.Classifier, words: list[str], moved: str, truth: int) -> str:
-    """What the model says with another noun in place of the one that moved most."""
+    """Describe the predictions with another noun in place of the one that moved most."""
     place = max(n for n, word in enumerate(words) if word == moved)
     others = [[*words[:place], noun, *words[place + 1 :]] for noun in THINGS if noun != moved]
     with torch.no_grad():
-        right = clf.run(encoded(others)).argmax(1) == truth
+        right = clf.run(encode(others)).argmax(1) == truth
     return f"another noun for {moved!r}: right {int(right.sum())} times of {len(others)}"
 
 
 def picture(profile: cr.Profile, texts: list[list[str]], labels: Tensor, shown: list[int]) -> Any:
-    """Every word of some reviews, shaded by how far it moved."""
+    """Draw every word of some reviews, shaded by how far it moved."""
     from credibly.report import style
 
     figure, axes = style.panels(1, width=10.0, height=0.55 * len(shown) + 1.0)
@@ -180,10 +179,10 @@ def _box(place: float, line: float, colour: tuple[float, ...]) -> Any:
 
 
 def main(out: Path | None = None, *, small: bool = False) -> dict[str, float]:
-    """Train, solve, print, draw; gives the numbers that are printed."""
-    model = trained(*made(200 if small else 330, seed=1), epochs=3 if small else 30)
-    texts, labels = made(24 if small else 400, seed=2)
-    clf, x = cr.from_transformers(model), encoded(texts)
+    """Train, solve, print, draw, and return the printed numbers."""
+    model = trained(*make_reviews(200 if small else 330, seed=1), epochs=3 if small else 30)
+    texts, labels = make_reviews(24 if small else 400, seed=2)
+    clf, x = cr.from_transformers(model), encode(texts)
     profile = cr.credibility(clf, x, gamma="auto")
     right = profile.credence.argmax(1) == labels
     shown = _chosen(profile, right)
@@ -191,15 +190,17 @@ def main(out: Path | None = None, *, small: bool = False) -> dict[str, float]:
     words = top_words(cr.token_movement(profile), texts)
     found = {
         "accuracy": float(right.double().mean()),
-        "softmax ranks right above wrong": ranks_right_above_wrong(softmax_ratio(profile), right),
-        "profile ranks right above wrong": ranks_right_above_wrong(predicted_ratio(profile), right),
+        "softmax ranks right above wrong": cr.metrics.failure_auroc(softmax_ratio(profile), right),
+        "profile ranks right above wrong": cr.metrics.failure_auroc(
+            predicted_ratio(profile), right
+        ),
         "most moved word is decisive": decisive(words),
         "  where the prediction is right": decisive(
             [w for w, r in zip(words, right, strict=True) if r]
         ),
         "  where it is wrong": decisive([w for w, r in zip(words, right, strict=True) if not r]),
         "word of largest gradient is decisive": decisive(top_words(sensitivity(clf, x), texts)),
-        "a word drawn blindly is decisive": sum(map(decisive, texts)) / len(texts),
+        "a random word is decisive": sum(map(decisive, texts)) / len(texts),
     }
     for n in shown:
         if not right[n] and words[n] in THINGS:
@@ -221,14 +222,14 @@ def _title(figure: Any, found: dict[str, float]) -> None:
     figure.suptitle(
         'The most moved word is an adjective, a negation or "but" in '
         f"{found['most moved word is decisive']:.0%} of the reviews "
-        f"(a word drawn blindly: {found['a word drawn blindly is decisive']:.0%}).\n"
+        f"(a random word: {found['a random word is decisive']:.0%}).\n"
         "Shade: how far x+ moves a word. Left: prediction and score; wrong ones in orange.",
         fontsize=10, x=0.01, ha="left",
     )  # fmt: skip
 
 
 def _chosen(profile: cr.Profile, right: Tensor) -> list[int]:
-    """Right ones, most and least trusted by the profile; wrong ones that softmax is surest of."""
+    """Choose right ones, most and least trusted, and wrong ones with the highest softmax."""
     good = [n for n in predicted_ratio(profile).argsort().tolist() if bool(right[n])]
     wrong = [n for n in softmax_ratio(profile).argsort().tolist() if not bool(right[n])]
     return [*good[-3:][::-1], *good[:3][::-1], *wrong[-3:][::-1]]

@@ -1,4 +1,4 @@
-"""What attackers who know can do: attacks A0 to A8 on a bare network and on three systems.
+"""Adaptive attacks: A0 to A8 on a bare network and on three systems.
 
     python -m experiments.adaptive --out FOLDER                 # the embedded network, minutes
     python -m experiments.adaptive --model FILE --test TEST.npz --held-out HELD.npz \
@@ -9,18 +9,16 @@
 
 b: the model's class. B: the most credible class. A: the model's class, answered at 90 % coverage.
 T: the model's class, unless it is flagged as tampered with, at 95 % coverage. Scores and thresholds
-are learned from held-out images, never from those that are attacked. A cell is the share of images
-on which the attack succeeds: wrong, and for A and T wrong and answered.
+come from held-out images, never from those that are attacked. A cell is the share of images on
+which the attack succeeds: the class is wrong, and for A and T also answered.
 
 Cells that are in the folder are not computed again. Any number of processes may work on one folder,
-with the same or with different --systems, --norm and --attacks; --processes starts some.
+with the same or with different --systems, --norm and --attacks; --processes starts several.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -34,13 +32,15 @@ import credibly as cr
 from credibly.decide.learned import score_from_json
 from credibly.decide.thresholds import for_coverage
 from credibly.errors import InvalidArgumentError
+from credibly.io.files import write_json
+from credibly.io.fingerprints import digest_of_file, digest_of_module, digest_of_tensor
 from experiments import networks
 from experiments.adaptive_attacks import RADII, SYSTEMS, Subject, jobs, ranks
-from experiments.adaptive_images import images
+from experiments.adaptive_images import load_images
 from experiments.adaptive_inputs import Counted
-from experiments.adaptive_tables import printed
-from experiments.adaptive_work import Folder, digest, plain, work
-from experiments.evidence_subject import left_out
+from experiments.adaptive_tables import print_tables
+from experiments.adaptive_work import Folder, work
+from experiments.images import left_out
 from experiments.networks import Affine, Trained
 from experiments.paper.settings import SPACES
 from experiments.paper.world import World
@@ -49,14 +49,13 @@ COVERAGE = {"A": 0.9, "T": 0.95}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compute what is missing, then print the tables; how many jobs were done here."""
+    """Compute what is missing, print the tables, and return how many jobs were done here."""
     given = parsed(arguments)
     if given.tables is not None:
         return _tables(given.tables, given.json)
     if given.processes > 1:
         return _together(list(sys.argv[1:] if arguments is None else arguments), given)
     folder = Folder(given.out, given.inputs or given.out / "inputs")
-    folder.prepare()
     folder.note(exact_command(list(sys.argv[1:] if arguments is None else arguments)))
     subject = prepare(given, folder)
     done = work(subject, jobs(subject, given), folder)
@@ -66,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def exact_command(arguments: Sequence[str]) -> str:
-    """What was asked, without where it ran: files and folders are everyone's own."""
+    """Return the command without the names of files and folders of this machine."""
     own = {"--out": "OUT", "--inputs": None, "--json": None, "--processes": None}
     own |= dict.fromkeys(("--model", "--transfer-model", "--test", "--held-out"), "FILE")
     own["--data"] = "FOLDER"
@@ -82,43 +81,41 @@ def exact_command(arguments: Sequence[str]) -> str:
 
 
 def prepare(given: argparse.Namespace, folder: Folder) -> Subject:
-    """Load everything, and set the systems up on held-out images, once for a folder."""
+    """Load everything, and set up the systems on held-out images, once for a folder."""
     trained, sha256 = _network(given)
-    test, held = images(given, trained.facts)
-    refuse_common(test[0], held[0])
+    test, held = (part.to(given.device) for part in load_images(given, trained.facts))
+    refuse_common(test.pixels, held.pixels)
     other = _other(given, trained)
     net = trained.in_space(given.space)
     clf = cr.Classifier(Counted(net.to(given.device).eval().requires_grad_(False)))
-    pixels, labels, ordinary = (t.to(given.device) for t in (*test, held[0]))
-    x, ordinary = (trained.to_space(given.space, part) for part in (pixels, ordinary))
-    folder.refuse_others(
-        {
-            "network": trained.name, "network SHA-256": sha256, "space": given.space,
-            "weights": digest(list(net.state_dict().values())),
-            "images": len(x), "of the images": digest([x, labels]),
-            "held-out images": len(ordinary), "of the held-out images": digest([ordinary]),
-            "gamma": given.gamma or "auto", "effort": given.effort, "seed": given.seed,
-            "precision": str(x.dtype),
-        }
-    )  # fmt: skip
-    found = folder.once("gamma.json", lambda: weight(clf, ordinary, given))
+    x, ordinary = (trained.to_space(given.space, part.pixels) for part in (test, held))
+    settings = {
+        "network": trained.name, "network SHA-256": sha256, "space": given.space,
+        "weights": digest_of_module(net),
+        "images": len(x), "of the images": digest_of_tensor(x),
+        "of the labels": digest_of_tensor(test.labels),
+        "held-out images": len(ordinary), "of the held-out images": digest_of_tensor(ordinary),
+        "gamma": given.gamma or "auto", "effort": given.effort, "seed": given.seed,
+        "precision": str(x.dtype),
+    }  # fmt: skip
+    found = folder.begin(settings, lambda: choose_gamma(clf, ordinary, given))
     if ranks(given.systems):
         found |= folder.once("systems.json", lambda: calibration(clf, ordinary, found, given))
     box = trained.box(given.space)
-    other_sha256 = None if other is None else sha256_of(given.transfer_model)
-    return Subject(clf, x, labels, systems(found, given), sha256, other, box, other_sha256)
+    other_sha256 = None if other is None else digest_of_file(given.transfer_model)
+    return Subject(clf, x, test.labels, systems(found, given), sha256, other, box, other_sha256)
 
 
-def weight(clf: cr.Classifier, held: Tensor, given: argparse.Namespace) -> dict[str, Any]:
-    """Gamma and the deployed solver; held-out images are needed where gamma was not given."""
+def choose_gamma(clf: cr.Classifier, held: Tensor, given: argparse.Namespace) -> dict[str, Any]:
+    """Return gamma, from held-out images if it was not given, and the deployed solver."""
     gamma = cr.auto_gamma(clf, held) if given.gamma is None else given.gamma
-    return plain({"gamma": gamma, "solver": repr(cr.solvers.Hybrid(effort=given.effort))})
+    return {"gamma": gamma, "solver": repr(cr.solvers.Hybrid(effort=given.effort))}
 
 
 def calibration(
     clf: cr.Classifier, held: Tensor, found: dict[str, Any], given: argparse.Namespace
 ) -> dict[str, Any]:
-    """Scores and thresholds by one solve of held-out images."""
+    """Return scores and thresholds, from one solve of the held-out images."""
     profile = cr.credibility(
         clf, held, gamma=found["gamma"], solver=cr.solvers.Hybrid(effort=given.effort),
         chunk_size=given.chunk_size, progress=False,
@@ -128,11 +125,11 @@ def calibration(
         letter: for_coverage(score(profile), COVERAGE[letter]) for letter, score in scores.items()
     }
     named = {letter: score.as_json() for letter, score in scores.items()}
-    return plain({**found, "coverage": COVERAGE, "thresholds": thresholds, "scores": named})
+    return {**found, "coverage": COVERAGE, "thresholds": thresholds, "scores": named}
 
 
 def systems(found: dict[str, Any], given: argparse.Namespace) -> dict[str, cr.attacks.System]:
-    """The four systems; one gamma and one solver, so that they can share profiles."""
+    """Return the four systems, with one gamma and one solver, so that they can share profiles."""
     common: dict[str, Any] = {
         "gamma": found["gamma"], "solver": cr.solvers.Hybrid(effort=given.effort),
         "chunk_size": given.chunk_size,
@@ -151,26 +148,26 @@ def systems(found: dict[str, Any], given: argparse.Namespace) -> dict[str, cr.at
 
 
 def refuse_common(x: Tensor, held: Tensor) -> None:
-    """No image may set a threshold and be attacked."""
-    common = {digest([image]) for image in x} & {digest([image]) for image in held}
-    if common:
+    """Refuse images that both set thresholds and are attacked."""
+    attacked, setting = ({digest_of_tensor(image) for image in part} for part in (x, held))
+    if attacked & setting:
         raise InvalidArgumentError(
             "held_out",
             expected="images other than those that are attacked",
-            got=f"{len(common)} that are both",
+            got=f"{len(attacked & setting)} that are both",
             remedy="Take held-out images of the training set.",
         )
 
 
 def _network(given: argparse.Namespace) -> tuple[Trained, str]:
-    """The network that is attacked, and the SHA-256 that figures know it by."""
+    """Return the attacked network, and the SHA-256 that figures name it by."""
     world = World(None if given.model is None else given.model.parent, device=given.device)
     name = "embedded" if given.model is None else given.model.stem
     return world.network(name), world.network_sha256(name)
 
 
 def _other(given: argparse.Namespace, trained: Trained) -> cr.Classifier | None:
-    """A network trained independently, on inputs in the space of the attacked one."""
+    """Return an independently trained network, on inputs in the space of the attacked one."""
     if given.transfer_model is None:
         return None
     other = networks.load(given.transfer_model, given.device)
@@ -178,9 +175,9 @@ def _other(given: argparse.Namespace, trained: Trained) -> cr.Classifier | None:
     if own != got:
         raise InvalidArgumentError(
             "--transfer-model",
-            expected=f"one of the classes of the attacked network, without {own or 'none'}",
-            got=f"one without {got or 'none'}",
-            remedy="Labels mean other classes to it; pass one trained on the same.",
+            expected=f"a network with the classes of the attacked one, without {own or 'none'}",
+            got=f"a network without {got or 'none'}",
+            remedy="Its labels mean other classes; pass a network trained on the same classes.",
         )
     net = other.net
     if given.space == "normalised":  # back to pixels, by the statistics of the attacked one
@@ -188,24 +185,19 @@ def _other(given: argparse.Namespace, trained: Trained) -> cr.Classifier | None:
     return cr.Classifier(Counted(net))
 
 
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def _tables(out: Path, path: Path | None) -> int:
-    numbers = printed(out)
+    numbers = print_tables(out)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+        write_json(path, numbers)
     return 0
 
 
 def _together(arguments: list[str], given: argparse.Namespace) -> int:
-    """Start processes that share the folder; the tables are printed once, at the end."""
+    """Start processes that share the folder, and print the tables at the end."""
     command = [sys.executable, "-m", "experiments.adaptive", *arguments, "--processes", "1"]
     threads = str(max(1, (os.cpu_count() or 1) // given.processes))
-    # segments that grow leave more of the device to the others
+    # growing segments leave more memory to the other processes
     alone = {"OMP_NUM_THREADS": threads, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
     running = [
         subprocess.Popen([*command, "--quiet"], env=os.environ | alone)  # noqa: S603
@@ -219,7 +211,7 @@ def _together(arguments: list[str], given: argparse.Namespace) -> int:
 
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -229,9 +221,9 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--out", type=Path, help="folder of the cells")
     add("--inputs", type=Path, help="folder of perturbed inputs, some 100 MB; default OUT/inputs")
     add("--tables", type=Path, metavar="OUT", help="only print the tables of a folder")
-    add("--json", type=Path, help="write the tables here, too")
+    add("--json", type=Path, help="also write the tables to this file")
     add("--model", type=Path, help="a network of experiments.networks; default: the embedded one")
-    add("--transfer-model", type=Path, help="one that was trained independently")
+    add("--transfer-model", type=Path, help="an independently trained network")
     add("--data", type=Path, help="folder of CIFAR-10")
     add(
         "--test",
@@ -239,7 +231,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         help=".npz with `images` and `labels` of uint8, instead of --data; "
         "labels as in the whole data set, also for a network trained without some classes",
     )
-    add("--held-out", type=Path, help="likewise, for scores and thresholds")
+    add("--held-out", type=Path, help="the same, for scores and thresholds")
     add("--images", type=int, default=6)
     add("--held-out-images", type=int, default=50)
     add("--systems", default=SYSTEMS, help="some of b (bare), B, A and T")
@@ -249,7 +241,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--attacks", nargs="+", help="only rows with one of these in the name, such as A3 pgd")
     add("--sanity", action=argparse.BooleanOptionalAction, default=True)
     add("--steps", type=int, default=20, help="of A2 to A6")
-    add("--restarts", type=int, default=1, help="likewise")
+    add("--restarts", type=int, default=1, help="of A2 to A6")
     add("--pgd-steps", type=int, default=100)
     add("--pgd-restarts", type=int, default=10)
     add("--apgd-steps", type=int, default=100)
@@ -259,7 +251,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--effort", type=float, default=0.5, help="of the deployed Hybrid solver")
     add("--seed", type=int, default=0)
     add("--chunk-size", type=int, default=512)
-    add("--deep-chunk-size", type=int, default=64, help="of A4 and A5, which want much memory")
+    add("--deep-chunk-size", type=int, default=64, help="of A4 and A5, which need much memory")
     add("--device", default="cpu")
     add("--processes", type=int, default=1)
     add("--quiet", action="store_true", help="no tables at the end")
@@ -267,7 +259,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     if given.tables is None and given.out is None:
         parser.error("one of --out and --tables is needed")
     if not set(given.systems) <= set(SYSTEMS) or not given.systems:
-        parser.error(f"--systems {given.systems!r}: some of {SYSTEMS} are possible")
+        parser.error(f"--systems {given.systems!r}: expected some of {SYSTEMS}")
     return given
 
 

@@ -1,9 +1,9 @@
-"""The attacks of the adaptive table: which there are, and what each costs by design.
+"""The attacks of the adaptive table.
 
-Some do not depend on the system that is attacked: PGD, APGD, Square on the bare model, the inverse
-map. Their inputs are made once for each norm and eps and judged by every system. The others attack
-one system by its own goal; where a system can refuse (A and T), they know of its threshold (A8).
-Unaware of it they would see the bare model alone, which the row `pgd on the margin` is.
+PGD, APGD, Square on the bare model and the inverse map do not depend on the attacked system: their
+inputs are made once for each norm and eps and judged by every system. The others attack one system
+by its own goal. Where a system can refuse (A and T), they know its threshold (A8); without it they
+would attack the bare model, as the row `pgd on the margin` does.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ RADII = {"linf": (0.01, 0.02, 0.03), "l2": (0.1, 0.25, 0.5)}
 LARGE = {
     "pixel": {"linf": 0.3, "l2": 10.0}, "normalised": {"linf": 1.2, "l2": 40.0},
 }  # fmt: skip
-"""Radii at which every class can be reached, by space: no system may survive there."""
+"""Radii at which every class can be reached, by space: no system may withstand them."""
 
 SYSTEMS = "bBAT"
 LONGER = 4
-"""More steps for the sanity list: this many times as many."""
+"""How many times more steps the sanity checks take."""
 
 NEAREST: dict[str, DeepFool | CarliniWagner] = {
     "deepfool (nearest)": DeepFool(),
@@ -50,10 +50,10 @@ class Subject:
         x: images (n, ...) in the units of that space.
         labels: their classes.
         systems: by letter, with thresholds.
-        sha256: of the file of the network.
-        other: a network trained independently, or None.
-        bounds: where the images of the space end.
-        other_sha256: of the file of that other network.
+        sha256: of the network's file.
+        other: an independently trained network, or None.
+        bounds: of the inputs.
+        other_sha256: of the other network's file.
     """
 
     clf: cr.Classifier
@@ -68,17 +68,17 @@ class Subject:
 
 @dataclass(frozen=True)
 class Job:
-    """One piece of work: inputs that are made once, and the systems that judge them.
+    """Inputs that are made once, and the systems that judge them.
 
     Attributes:
         attack: its name in the table.
         norm: 'linf', 'l2' or 'none'.
         eps: radius; 0 where there is none.
-        systems: letters of those that judge.
-        settings: what must not differ between runs in one folder.
+        systems: letters of the judging systems.
+        settings: must not differ between runs in one folder.
         find: makes candidates (c, n, ...).
-        early: whether to begin with it, because it takes long.
-        gamma: of the profile that the inputs depend on, or None; one folder has only one.
+        early: whether to start with it, because it takes long.
+        gamma: of the profile that the inputs depend on, or None; a folder has only one.
     """
 
     attack: str
@@ -92,7 +92,7 @@ class Job:
 
     @property
     def library(self) -> str | None:
-        """The package that makes the inputs, if it is not this one."""
+        """The other package that makes the inputs, or None."""
         return next((name for part, name in LIBRARIES.items() if part in self.attack), None)
 
     @property
@@ -102,7 +102,7 @@ class Job:
 
 
 def jobs(subject: Subject, given: argparse.Namespace) -> list[Job]:
-    """Everything that the command line asks for."""
+    """Return all jobs of a command line."""
     solving = [letter for letter in given.systems if letter != "b"]
     judges = SYSTEMS if ranks(given.systems) else "bB" if solving else "b"
     found = [Job("clean", "none", 0.0, judges, {}, lambda: subject.x[None])]
@@ -124,24 +124,24 @@ def jobs(subject: Subject, given: argparse.Namespace) -> list[Job]:
 
 
 def refuse_unknown(wanted: Sequence[str], known: Sequence[str]) -> None:
-    """Every part of a name that was asked for must be in a name."""
+    """Refuse parts of names that are in no name."""
     unknown = [part for part in wanted if not any(part in name for name in known)]
     if unknown:
         raise InvalidArgumentError(
             "--attacks",
             expected=f"parts of the names {'; '.join(dict.fromkeys(known))}",
             got=", ".join(unknown),
-            remedy="Check the names, and whether --systems and --transfer-model bring them.",
+            remedy="Check the names, and whether --systems and --transfer-model add them.",
         )
 
 
 def ranks(systems: str) -> bool:
-    """Whether some of the systems have thresholds, which only held-out images can set."""
+    """Return whether some of the systems have thresholds, which held-out images set."""
     return not set(systems) <= set("bB")
 
 
-def described(attack: cr.attacks.Attack) -> Settings:
-    """What an attack was told, as plain values; batches do not count."""
+def describe(attack: cr.attacks.Attack) -> Settings:
+    """Return the settings of an attack as plain values, without the batch size."""
     skipped = ("system", "chunk_size", "surrogate", "eps", "norm")
     values = {f.name: getattr(attack, f.name) for f in fields(attack) if f.name not in skipped}
     return {"name": type(attack).__name__} | {
@@ -161,7 +161,7 @@ def _common(subject: Subject, given: argparse.Namespace, norm: str, eps: float) 
 def _shared(
     subject: Subject, given: argparse.Namespace, norm: str, eps: float, judges: str
 ) -> Iterator[Job]:
-    """A0, A1, A7 on the bare model, and A6, whose inputs depend on gamma alone."""
+    """Yield A0, A1 and A7 on the bare model, and A6, whose inputs depend on gamma alone."""
     common = _common(subject, given, norm, eps)
     clf, x, y = subject.clf, subject.x, subject.labels
     size = eps / 10 if norm == "l2" else min(0.005 if eps <= 0.01 else 0.01, eps / 2)
@@ -181,11 +181,11 @@ def _shared(
     for name, attack in plain.items():
         find = Restarts(attack, clf, x, y)
         gamma = None if attack.system is None else attack.system.gamma
-        yield Job(name, norm, eps, judges, described(attack), find, gamma=gamma)
+        yield Job(name, norm, eps, judges, describe(attack), find, gamma=gamma)
     if judges != "b":
         once = replace(plain["pgd (A0)"], restarts=1)
         back = ScaledBack(once, clf, x, y)
-        yield Job("pgd, scaled back (A8)", norm, eps, judges, described(once), back)
+        yield Job("pgd, scaled back (A8)", norm, eps, judges, describe(once), back)
     for title, source in (("", None), ("transferred ", subject.other)):
         if title and source is None:
             continue
@@ -194,26 +194,26 @@ def _shared(
             one = cr.attacks.TransferAPGD(
                 **common, steps=given.apgd_steps, surrogate=source, kinds=(kind,)
             )
-            settings = described(one) | (_origin(subject, given) if source else {})
+            settings = describe(one) | (_origin(subject, given) if source else {})
             find = Targets(one, clf, x, y)
             yield Job(f"{title}{name} (A1)", norm, eps, judges, settings, find)
 
 
 def _origin(subject: Subject, given: argparse.Namespace) -> Settings:
-    """The other network: its name for readers, its SHA-256 because names are used again."""
+    """Return the name of the other network, and its SHA-256, since names are reused."""
     return {"from": given.transfer_model.stem, "from SHA-256": subject.other_sha256}
 
 
 def _own(
     subject: Subject, given: argparse.Namespace, norm: str, eps: float, letter: str
 ) -> Iterator[Job]:
-    """A2 to A5 and A7 on one system; A8 where it can refuse."""
-    for name, attack in _knowing(subject, given, norm, eps, letter).items():
+    """Yield A2 to A5 and A7 on one system, with A8 if it can refuse."""
+    for name, attack in _adaptive(subject, given, norm, eps, letter).items():
         find = Restarts(attack, subject.clf, subject.x, subject.labels)
-        yield Job(name, norm, eps, letter, described(attack), find)
+        yield Job(name, norm, eps, letter, describe(attack), find)
 
 
-def _knowing(
+def _adaptive(
     subject: Subject, given: argparse.Namespace, norm: str, eps: float, letter: str
 ) -> dict[str, cr.attacks.Attack]:
     system = subject.systems[letter]
@@ -231,7 +231,7 @@ def _knowing(
         "gauss-newton (A5": cr.attacks.Surrogate(**deep),
         "square on the system (A7": cr.attacks.Square(**common, steps=given.queries),
     }
-    if letter == "A":  # of T's score nothing is left without a profile
+    if letter == "A":  # the score of T needs a profile
         found["pgd, profile left out (A0"] = cr.attacks.PGD(**common, steps=given.pgd_steps)
     return {f"{name}{', A8' * refuses})": attack for name, attack in found.items()}
 
@@ -239,14 +239,14 @@ def _knowing(
 def _sanity(
     subject: Subject, given: argparse.Namespace, norm: str, judges: str
 ) -> Iterator[Job]:  # fmt: skip
-    """Cells that the sanity list needs: more steps at the smallest eps, and a large eps."""
+    """Yield the jobs of the sanity checks: more steps at the smallest eps, and a large eps."""
     least, large = min(given.radii or RADII[norm]), LARGE[given.space][norm]
     for job in _shared(subject, given, norm, large, judges):
         if job.attack in ("pgd on the margin (A0)", "inverse map (A6)"):
             yield job
     for letter in given.systems:
         if letter == "b":
-            short: cr.Attack = cr.attacks.PGD(
+            short: cr.attacks.Attack = cr.attacks.PGD(
                 **_common(subject, given, norm, least),
                 steps=given.pgd_steps,
                 loss="goal",
@@ -254,18 +254,18 @@ def _sanity(
             )
             name = "pgd on the margin (A0)"
         else:
-            name, short = _probe(_knowing(subject, given, norm, least, letter))
-            name, far = _probe(_knowing(subject, given, norm, large, letter))
+            name, short = _probe(_adaptive(subject, given, norm, least, letter))
+            name, far = _probe(_adaptive(subject, given, norm, large, letter))
             find = Restarts(far, subject.clf, subject.x, subject.labels)
-            yield Job(name, norm, large, letter, described(far), find)
+            yield Job(name, norm, large, letter, describe(far), find)
         longer = replace(short, steps=LONGER * short.steps)
         find = Restarts(longer, subject.clf, subject.x, subject.labels)
         title = f"{name}, {LONGER} times the steps"
-        yield Job(title, norm, least, letter, described(longer), find, early=True)
+        yield Job(title, norm, least, letter, describe(longer), find, early=True)
 
 
 def _probe(attacks: Mapping[str, cr.attacks.Attack]) -> tuple[str, cr.attacks.Attack]:
-    """The implicit gradient by outputs: on ReLU networks the strongest of the knowing ones."""
+    """Pick the implicit gradient by outputs, on ReLU networks the strongest adaptive attack."""
     return next(item for item in attacks.items() if item[0].startswith("implicit, outputs"))
 
 

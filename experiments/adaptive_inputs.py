@@ -1,4 +1,4 @@
-"""How perturbed inputs are made: candidates (c, n, ...) of each attack, and what that costs."""
+"""Make perturbed inputs: candidates (c, n, ...) of each attack, with a count of passes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from credibly.model.derivatives import BACKWARD, FORWARD
 from experiments.adaptive_nearest import CarliniWagner, DeepFool
 
 POINTS = 8
-"""Points on the way from an image to what an attack found, the end counted."""
+"""Points between an image and what an attack found, the end included."""
 
 
 class Counted(nn.Module):
@@ -33,13 +33,13 @@ class Counted(nn.Module):
         return outputs
 
     def _backward(self, slope: Tensor) -> None:
-        # a backward through a backward is counted as one: such attacks cost more than is counted
+        # a backward through a backward counts as one, so such attacks cost more than is counted
         self.passes += BACKWARD * len(slope)
 
 
 @dataclass(frozen=True)
 class Restarts:
-    """Every candidate of an attack."""
+    """Make every candidate of an attack."""
 
     attack: cr.attacks.Attack
     clf: cr.Classifier
@@ -52,7 +52,7 @@ class Restarts:
 
 @dataclass(frozen=True)
 class Targets(Restarts):
-    """APGD, all targets in one batch rather than one after the other: the same, fewer calls."""
+    """Run APGD on all targets in one batch: the same result with fewer calls."""
 
     def __call__(self) -> Tensor:
         attack = self.attack
@@ -75,15 +75,15 @@ class Targets(Restarts):
 
 @dataclass(frozen=True)
 class ScaledBack(Restarts):
-    """Points between the image and what an attack found: a search along one line.
+    """Take points between the image and what an attack found.
 
-    Attacks that know nothing of a score often go too far. Somewhere on the way back the class is
-    still wrong, and the score may be an ordinary one.
+    Attacks that ignore the score often go too far. On the way back there may be a point where the
+    class is still wrong and the score is ordinary.
     """
 
     def __call__(self) -> Tensor:
         (far,) = super().__call__()
-        low, high = torch.minimum(self.x, far), torch.maximum(self.x, far)  # rounding may not leave
+        low, high = torch.minimum(self.x, far), torch.maximum(self.x, far)  # against rounding
         shares = [number / POINTS for number in range(1, POINTS)]
         points = [self.x + share * (far - self.x) for share in shares]
         return torch.stack([point.clamp(low, high) for point in points])
@@ -91,7 +91,7 @@ class ScaledBack(Restarts):
 
 @dataclass(frozen=True)
 class Nearest:
-    """A minimum-norm attack on the bare model."""
+    """Run a minimum-norm attack on the bare model."""
 
     attack: DeepFool | CarliniWagner
     clf: cr.Classifier

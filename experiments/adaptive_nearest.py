@@ -1,7 +1,7 @@
-"""DeepFool and Carlini-Wagner in L2, for machines without foolbox; tests compare the two.
+"""DeepFool and Carlini-Wagner in L2, for machines without foolbox; tests compare them with it.
 
-They look for the nearest input of another class and stop there, hardly sure of it. Attacks that
-stop early are those that a measure of too much confidence does not see.
+They look for the nearest input of another class and stop there, where the network is hardly
+confident. A measure of too much confidence does not detect such attacks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from credibly.model.derivatives import gradient_of, output_jacobian
 from credibly.types import norm, per_sample
 
 _INSIDE = 1e-6
-"""How far from the bounds, as a share, inputs stay where tanh has to reach them."""
+"""Relative distance to the bounds that inputs keep, since tanh does not reach them."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class DeepFool:
     """Steps to the nearest boundary of the linearised network (Moosavi-Dezfooli et al. 2016).
 
     Attributes:
-        steps: most of them.
-        overshoot: how much further than the boundary.
-        bounds: of the inputs, as of `credibly.attacks.Attack`.
+        steps: at most.
+        overshoot: how far to go beyond the boundary, as a share.
+        bounds: of the inputs, see `credibly.attacks.Attack`.
     """
 
     steps: int = 50
@@ -36,7 +36,7 @@ class DeepFool:
     bounds: Box = (0.0, 1.0)
 
     def __call__(self, clf: cr.Classifier, x: Tensor, labels: Tensor) -> Tensor:
-        """Inputs (n, ...) of another class, in bounds; the image itself where none was found."""
+        """Return inputs (n, ...) of another class, in bounds; the image itself if none found."""
         current, total, own = x, torch.zeros_like(x), labels[:, None]
         low, high = ends(self.bounds, x)
         for _ in range(self.steps):
@@ -58,14 +58,14 @@ class DeepFool:
 
 @dataclass(frozen=True)
 class CarliniWagner:
-    """The shortest change that lets another class win, by any margin (Carlini and Wagner 2017).
+    """The smallest change that makes another class win (Carlini and Wagner 2017).
 
     Attributes:
         steps: of Adam, for each weight of the margin.
         rate: of Adam.
-        searches: weights that are tried, by bisection.
-        weight: the first of them.
-        bounds: of the inputs, as of `credibly.attacks.Attack`.
+        searches: how many weights are tried, by bisection.
+        weight: the first one.
+        bounds: of the inputs, see `credibly.attacks.Attack`.
     """
 
     steps: int = 300
@@ -76,7 +76,7 @@ class CarliniWagner:
     decays: ClassVar[tuple[float, float]] = (0.9, 0.999)
 
     def __call__(self, clf: cr.Classifier, x: Tensor, labels: Tensor) -> Tensor:
-        """As of `DeepFool`."""
+        """See `DeepFool`."""
         weight = torch.full_like(x.flatten(1)[:, 0], self.weight)
         low, high = torch.zeros_like(weight), torch.full_like(weight, torch.inf)
         kept = _Shortest(x.clone(), torch.full_like(weight, torch.inf))
@@ -89,7 +89,7 @@ class CarliniWagner:
     def _descent(
         self, clf: cr.Classifier, x: Tensor, labels: Tensor, weight: Tensor, kept: _Shortest
     ) -> Tensor:
-        """Whether any point on the way is of another class (n,); the shortest ones are kept."""
+        """Return whether any point on the way is of another class (n,); keep the nearest ones."""
         low, high = ends(self.bounds, x)
         free = torch.atanh(2 * ((x - low) / (high - low)).clamp(_INSIDE, 1 - _INSIDE) - 1)
         mean, square = torch.zeros_like(x), torch.zeros_like(x)
@@ -114,7 +114,7 @@ class CarliniWagner:
 
 @dataclass
 class _Shortest:
-    """Of each image the nearest input of another class so far."""
+    """The nearest input of another class so far, for each image."""
 
     inputs: Tensor
     sizes: Tensor = field(repr=False)
@@ -133,7 +133,7 @@ def _margin(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def _changed(clf: cr.Classifier, x: Tensor, found: Tensor, labels: Tensor) -> Tensor:
-    """What is of another class, and the image itself elsewhere."""
+    """Return the inputs of another class, and the image itself elsewhere."""
     with torch.no_grad():
         wrong = _margin(clf.logits(found), labels) < 0
     return torch.where(per_sample(wrong, x), found, x)

@@ -16,6 +16,7 @@ import torch
 import credibly as cr
 from credibly.errors import InvalidArgumentError
 from experiments.adaptive_attacks import BLACK_BOX, LARGE, LONGER, RADII, SYSTEMS
+from experiments.adaptive_work import Folder, read
 
 TITLES = {
     "b": "b: the bare model is wrong",
@@ -24,7 +25,7 @@ TITLES = {
     "T": "T: the model's class is wrong, and not flagged as tampered with",
 }
 _AIMED = re.compile(r"A[2-5]|on the system|profile left out")
-"""In the names of attacks on one system. The others are on the bare model, or for all (A6)."""
+"""Matches attacks on one system. The others attack the bare model, or all systems (A6)."""
 
 _SUFFIX = f", {LONGER} times the steps"
 Cell = dict[str, Any]
@@ -43,30 +44,30 @@ class Block:
 
     @property
     def large(self) -> float:
-        """The eps of the sanity list."""
+        """The eps of the sanity checks."""
         return LARGE[self.space][self.norm]
 
     @property
     def radii(self) -> list[float]:
-        """Every eps of the table, without that of the sanity list."""
+        """Every eps of the table, without that of the sanity checks."""
         return sorted({eps for _, eps in self.cells if eps != self.large})
 
     @property
     def attacks(self) -> list[str]:
-        """Rows, by the number of the attack."""
+        """The rows, sorted by the number of the attack."""
         names = {name for name, eps in self.cells if eps in self.radii and _SUFFIX not in name}
         return sorted(names, key=lambda name: (name.partition("(")[2], name))
 
     @property
     def title(self) -> str:
-        """What success means; and whether only attacks that know nothing of the system were run."""
+        """What success means, and whether no attack was aimed at the system."""
         aimed = self.system == "b" or any(_AIMED.search(name) for name, _ in self.cells)
-        return TITLES[self.system] + ("" if aimed else "; not attacked on purpose")
+        return TITLES[self.system] + ("" if aimed else "; no attack was aimed at it")
 
     def worst(self, eps: float) -> list[bool]:
-        """Of each image whether anything breaks it: attacks, the clean image, or a nearest one.
+        """Return for each image whether anything breaks it, the clean image included.
 
-        What the minimum-norm attacks find counts where it lies inside the ball.
+        Inputs of the minimum-norm attacks count if they lie inside the ball.
         """
         found = [cell["success"] for (name, radius), cell in self.cells.items() if radius == eps]
         found.append(self.clean["success"])
@@ -77,8 +78,8 @@ class Block:
 
 
 def blocks(out: Path) -> list[Block]:
-    """Every system and norm of which there are cells."""
-    cells = [json.loads(path.read_text("utf-8")) for path in sorted((out / "cells").glob("*.json"))]
+    """Return every system and norm that has cells."""
+    cells = _cells(out)
     if not cells:
         raise InvalidArgumentError(
             "tables",
@@ -99,9 +100,13 @@ def blocks(out: Path) -> list[Block]:
     return found
 
 
+def _cells(out: Path) -> list[Cell]:
+    return [read(path) for path in sorted((out / "cells").glob("*.json"))]
+
+
 def space_of(cells: Sequence[Cell], out: Path) -> str:
-    """The space that all cells of a folder are of."""
-    found = {cell["settings"].get("space", "pixel") for cell in cells}
+    """Return the space that all cells of a folder are of."""
+    found = {cell["settings"]["space"] for cell in cells}
     if len(found) > 1:
         raise InvalidArgumentError(
             "tables",
@@ -112,39 +117,27 @@ def space_of(cells: Sequence[Cell], out: Path) -> str:
     return str(found.pop())
 
 
-def printed(out: Path) -> dict[str, Any]:
-    """Print every table; the numbers, as JSON takes them."""
-    about = {
-        name: json.loads(path.read_text("utf-8"))
-        for name in ("settings", "gamma", "systems")
-        if (path := out / f"{name}.json").exists()
-    }
-    deployed = about.pop("gamma", {}) | about.get("systems", {})
-    about |= {"systems": deployed} if deployed else {}
-    facts = about.get("settings", {}).items()
-    listed = ", ".join(f"{name} {value}" for name, value in facts if not name.startswith("of "))
+def print_tables(out: Path) -> dict[str, Any]:
+    """Print every table, and return the numbers for a JSON file."""
+    all_blocks = blocks(out)
+    begun = Folder(out, out).run.read()
+    settings, systems = begun["settings"], begun["resolved"]
+    if (out / "systems.json").exists():
+        systems |= read(out / "systems.json")
+    listed = ", ".join(f"{k} {v}" for k, v in settings.items() if not k.startswith("of "))
     print(f"Share of images on which an attack succeeds; {listed}")
-    known, all_blocks = about.get("settings", {}), blocks(out)
+    stamps = {json.dumps(cell["made_with"], sort_keys=True) for cell in _cells(out)}
     return {
-        **_making(out),
-        "network_sha256": known.get("network SHA-256"), "space": known.get("space"),
-        "gamma": deployed.get("gamma"), **about,
-        "tables": [_printed(block) for block in all_blocks], "paired": _against_bare(all_blocks),
+        **read(out / "commands.json"), "made_with": [json.loads(text) for text in sorted(stamps)],
+        "network_sha256": settings["network SHA-256"], "space": settings["space"],
+        "gamma": systems["gamma"], "settings": settings, "systems": systems,
+        "tables": [_print_block(block) for block in all_blocks],
+        "paired": _compare_with_bare(all_blocks),
     }  # fmt: skip
 
 
-def _making(out: Path) -> dict[str, Any]:
-    """The commands that filled a folder, and with what they ran."""
-    path = out / "commands.json"
-    commands = json.loads(path.read_text("utf-8"))["commands"] if path.exists() else []
-    cells = [json.loads(cell.read_text("utf-8")) for cell in (out / "cells").glob("*.json")]
-    known = [cell["made_with"] for cell in cells if "made_with" in cell]  # older ones lack it
-    stamps = {json.dumps(stamp, sort_keys=True) for stamp in known}
-    return {"commands": commands, "made_with": [json.loads(text) for text in sorted(stamps)]}
-
-
-def _against_bare(all_blocks: Sequence[Block]) -> list[dict[str, Any]]:
-    """Each system against the bare model, by the same images in their worst cases."""
+def _compare_with_bare(all_blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """Compare each system with the bare model, on the same images in their worst cases."""
     bare = {block.norm: block for block in all_blocks if block.system == "b"}
     found = []
     for block in all_blocks:
@@ -154,14 +147,14 @@ def _against_bare(all_blocks: Sequence[Block]) -> list[dict[str, Any]]:
             row = sign_test(block.worst(eps), bare[block.norm].worst(eps))
             found.append({"system": block.system, "norm": block.norm, "eps": eps, **row})
             print(
-                f"{block.norm} {eps:g}: {block.system} alone broken on {row['only first']} "
-                f"images, b alone on {row['only second']} (sign test p = {row['p']:.2g})"
+                f"{block.norm} {eps:g}: only {block.system} is broken on {row['only first']} "
+                f"images, only b on {row['only second']} (sign test p = {row['p']:.2g})"
             )
     return found
 
 
 def sign_test(first: Sequence[bool], second: Sequence[bool]) -> dict[str, Any]:
-    """How many are true in one only, and how likely so uneven a split is by chance."""
+    """Count what is true in one only, and how likely such a split is by chance."""
     left, right = (
         sum(a and not b for a, b in zip(*pair, strict=True))
         for pair in ((first, second), (second, first))
@@ -171,7 +164,7 @@ def sign_test(first: Sequence[bool], second: Sequence[bool]) -> dict[str, Any]:
     return {"only first": left, "only second": right, "p": min(1.0, 2 * tail)}
 
 
-def _printed(block: Block) -> dict[str, Any]:
+def _print_block(block: Block) -> dict[str, Any]:
     radii = block.radii
     print(f"\n{block.title} ({block.norm}, {len(block.clean['success'])} images)")
     rows: dict[str, Any] = {}
@@ -203,7 +196,7 @@ def _printed(block: Block) -> dict[str, Any]:
 
 
 def sanity(block: Block) -> list[cr.attacks.Finding]:
-    """What must hold if the attacks work, as far as there are cells for it."""
+    """Check what must hold if the attacks work, as far as there are cells for it."""
     bits = {key: torch.tensor(cell["success"]).bool() for key, cell in block.cells.items()}
     clean = {("clean", 0.0): torch.tensor(block.clean["success"]).bool()}
     rows = [name for name in block.attacks if all((name, eps) in bits for eps in block.radii)]
@@ -226,12 +219,12 @@ def sanity(block: Block) -> list[cr.attacks.Finding]:
 
 
 def share(bits: Sequence[int]) -> float:
-    """The mean."""
+    """Return the mean."""
     return sum(bits) / len(bits)
 
 
 def interval(bits: Sequence[int], *, quantile: float = 1.959964) -> dict[str, float]:
-    """A share with the 95 % interval of Wilson, which is sensible at 0 and 1, too."""
+    """Return a share with its 95 % Wilson interval, which also works at 0 and 1."""
     count, rate = len(bits), share(bits)
     scale = 1 + quantile**2 / count
     centre = (rate + quantile**2 / (2 * count)) / scale

@@ -1,23 +1,21 @@
 """A folder of cells, and processes that fill it together.
 
-    OUT/settings.json   what is attacked; a run with other settings is refused
-    OUT/systems.json    gamma, scores and thresholds, from held-out images, made once
+    OUT/manifest.json   what is attacked, gamma and solver; a run with other settings is refused
+    OUT/systems.json    scores and thresholds, from held-out images, computed once
     OUT/cells/*.json    one system, norm, attack and eps: a 0 or 1 for each image
-    INPUTS/*.safetensors  what attacks found that several systems judge
+    INPUTS/*.safetensors  perturbed inputs that several systems judge
 
-A process holds a lock on the piece of work it does; others take the next piece. The system drops
-the locks of a process that dies, so that a killed run goes on where it stopped.
+A process locks the job it works on; the others take the next job. Locks end with their process, so
+a killed run continues where it stopped.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
@@ -25,26 +23,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 import credibly as cr
 from credibly.errors import InvalidArgumentError
-from credibly.io.tensor_files import save_tensors
+from credibly.io.files import load_tensors, save_tensors, write_json
+from credibly.io.fingerprints import digest_of_tensor
+from credibly.io.run_folder import RunFolder, as_json
 from experiments.adaptive_attacks import Job, Subject
 from experiments.adaptive_inputs import Counted
 from experiments.made_with import stamp
 
 _PATIENCE = 1.0
-"""Seconds between looks at work that others do."""
+"""Seconds between looks at jobs that others do."""
 
 _TRIES = 20
-"""How often a piece of work that found the device's memory full is tried again."""
+"""How often a job that found the device's memory full is tried again."""
 
 
 @dataclass(frozen=True)
 class Folder:
-    """Where results lie.
+    """Where results are stored.
 
     Attributes:
         out: cells and settings.
@@ -54,69 +53,72 @@ class Folder:
     out: Path
     inputs: Path
 
-    def prepare(self) -> None:
-        """Make the folders."""
-        for path in (self.out / "cells", self.out / "locks", self.inputs):
-            path.mkdir(parents=True, exist_ok=True)
+    @property
+    def run(self) -> RunFolder:
+        """The manifest and the locks."""
+        return RunFolder(self.out, kind="credibly.adaptive", parts="cells/*.json")
 
-    def once(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The content of a file, made by the first process that asks while the others wait."""
+    def begin(
+        self, settings: Mapping[str, Any], make: Callable[[], Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Return gamma and solver, made by the first run; refuse a folder of other settings."""
+        for path in (self.out / "cells", self.inputs):
+            path.mkdir(parents=True, exist_ok=True)
+        with self.lock("manifest", wait=True):
+            return self.run.begin(settings, make)
+
+    def once(self, name: str, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """Read a file, which the first process writes while the others wait."""
         path = self.out / name
         with self.lock(name, wait=True):
             if not path.exists():
-                write(path, make())
-        return dict(json.loads(path.read_text("utf-8")))
+                write_json(path, make())
+        return read(path)
 
     def note(self, command: str) -> None:
-        """Keep the commands that filled the folder, each once."""
+        """Record the commands that filled the folder, each once."""
         path = self.out / "commands.json"
         with self.lock(path.name, wait=True):
-            known = json.loads(path.read_text("utf-8"))["commands"] if path.exists() else []
+            known = read(path)["commands"] if path.exists() else []
             if command not in known:
-                write(path, {"commands": [*known, command]})
+                write_json(path, {"commands": [*known, command]})
 
-    def refuse_others(self, settings: Mapping[str, Any]) -> None:
-        """Compare with the settings that the folder was begun with."""
-        content = plain(settings)
-        known = self.once("settings.json", lambda: content)
-        differing = {k for k in {*known, *content} if known.get(k) != content.get(k)}
-        if differing:
-            raise _mixed(self.out, {k: known.get(k) for k in differing},
-                         {k: content.get(k) for k in differing})  # fmt: skip
-
-    @contextmanager
-    def lock(self, name: str, *, wait: bool = False) -> Iterator[bool]:
-        """Hold a piece of work; False where another process holds it."""
-        with (self.out / "locks" / f"{_slug(name)}.lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True  # closing the file drops the lock
+    def lock(self, name: str, *, wait: bool = False) -> AbstractContextManager[bool]:
+        """Claim a job; gives False if another process has it."""
+        return self.run.claim(_slug(name), wait=wait)
 
     def cell(self, job: Job, letter: str) -> Path:
-        """The file of a cell."""
-        # b and B are two systems also where file names do not tell them apart
-        name = "bare" if letter == "b" else letter
+        """Return the file of a cell."""
+        name = "bare" if letter == "b" else letter  # file names may ignore case
         return self.out / "cells" / f"{name}-{_slug(_title(job))}.json"
 
     def kept(self, job: Job) -> Path:
-        """The file of the inputs of a job."""
+        """Return the file of the inputs of a job."""
         return self.inputs / f"{_slug(_title(job))}.safetensors"
 
     def done(self, job: Job) -> bool:
-        """Whether every cell of a job is there; cells made otherwise are refused."""
+        """Return whether every cell of a job is there; refuse cells of other settings."""
         found = [path for letter in job.systems if (path := self.cell(job, letter)).exists()]
+        own = as_json(job.settings)
         for path in found:
-            known = json.loads(path.read_text("utf-8"))["settings"]
-            if known != plain(job.settings):
-                raise _mixed(path, known, plain(job.settings))
+            known = read(path)["settings"]
+            if known != own:
+                raise InvalidArgumentError(
+                    "out",
+                    expected=f"the settings of {path}: {known}",
+                    got=str(own),
+                    remedy="Continue with the same settings, or choose another folder.",
+                )
         return len(found) == len(job.systems)
 
 
+def read(path: Path) -> dict[str, Any]:
+    """Read a JSON object."""
+    return dict(json.loads(path.read_text("utf-8")))
+
+
 def work(subject: Subject, todo: list[Job], folder: Folder) -> int:
-    """Do what is missing, together with other processes; how many jobs this one did."""
+    """Do the missing jobs, together with other processes; return how many this one did."""
     begin, mine, failures = time.perf_counter(), 0, 0
     pending = sorted((job for job in todo if _possible(job, folder, subject)), key=_order)
     while pending:
@@ -135,7 +137,7 @@ def work(subject: Subject, todo: list[Job], folder: Folder) -> int:
                     if failures > _TRIES:
                         raise
                     left.append(job)
-                    line = "no memory left, tried again later"
+                    line = "out of memory, will be tried again"
                 else:
                     mine += 1
                 if subject.x.is_cuda:
@@ -150,7 +152,7 @@ def work(subject: Subject, todo: list[Job], folder: Folder) -> int:
 def successes(
     systems: Mapping[str, cr.attacks.System], clf: cr.Classifier, x: Tensor, labels: Tensor
 ) -> dict[str, Tensor]:
-    """Answered and wrong (n,), by system. Profiles are solved once: gamma and solver are one."""
+    """Return what is answered and wrong (n,), by system; all share gamma, solver and profiles."""
     found = {k: s.judge(clf, x, labels).success for k, s in systems.items() if not s.solves}
     solving = {k: s for k, s in systems.items() if s.solves}
     if solving:
@@ -164,7 +166,7 @@ def successes(
 
 
 def _do(subject: Subject, job: Job, folder: Folder) -> str:
-    """One job: make or read the inputs, judge, write the cells."""
+    """Do one job: make or read the inputs, judge them, write the cells."""
     start, (passes, calls) = time.perf_counter(), _spent(subject)
     candidates = _inputs(job, folder, subject)
     made = _spent(subject)[0]
@@ -177,7 +179,7 @@ def _do(subject: Subject, job: Job, folder: Folder) -> str:
     shift = (candidates - subject.x).flatten(2).double()
     facts = {
         "attack": job.attack, "norm": job.norm, "eps": job.eps,
-        "settings": plain(job.settings),
+        "settings": as_json(job.settings),
         "seconds": round(time.perf_counter() - start, 2),
         "passes": round((made - passes) / len(subject.x), 1),
         "passes to judge": round((spent[0] - made) / len(subject.x), 1),
@@ -190,20 +192,20 @@ def _do(subject: Subject, job: Job, folder: Folder) -> str:
     for letter, success in judged.items():
         each = success.reshape(count, -1)
         bits = {"success": each.any(0).int().tolist(), "candidates": each.int().tolist()}
-        write(folder.cell(job, letter), {"system": letter, **facts, **bits})
+        write_json(folder.cell(job, letter), {"system": letter, **facts, **bits})
     rates = " ".join(f"{k} {float(v.reshape(count, -1).any(0).double().mean()):.3f}"
                      for k, v in judged.items())  # fmt: skip
-    return (f"{rates}; {facts['passes']:.0f} + {facts['passes to judge']:.0f} passes an image, "
+    return (f"{rates}; {facts['passes']:.0f} + {facts['passes to judge']:.0f} passes per image, "
             f"{facts['calls']} calls, {facts['seconds']:.1f} s")  # fmt: skip
 
 
 def _possible(job: Job, folder: Folder, subject: Subject) -> bool:
-    """Whether the library is there, or the inputs, which may have been made elsewhere."""
+    """Return whether the library is installed, or the inputs were made elsewhere."""
     if job.library is None or find_spec(job.library) is not None:
         return True
     if _kept(folder.kept(job), _key(job, subject)) is not None:
         return True
-    print(f"{job.library} is not installed: {_title(job)} is left out", flush=True)
+    print(f"{job.library} is not installed: skipping {_title(job)}", flush=True)
     return False
 
 
@@ -215,47 +217,22 @@ def _inputs(job: Job, folder: Folder, subject: Subject) -> Tensor:
     if known is not None:
         return known.to(subject.x)
     found = job.find()
-    partial = path.with_suffix(f".{os.getpid()}")
-    save_tensors({key: found.contiguous().cpu()}, partial, metadata={})
-    partial.replace(path)
+    save_tensors({key: found.contiguous().cpu()}, path, metadata={})
     return found
 
 
 def _kept(path: Path, key: str) -> Tensor | None:
-    """Inputs in a file; None where there are none, or those of another run."""
-    if not path.exists():
-        return None
-    with safe_open(path, "pt") as file:
-        return file.get_tensor(key) if key in file.keys() else None  # noqa: SIM118
+    """Read inputs; None if there are none, or those of another run."""
+    return load_tensors(path)[0].get(key) if path.exists() else None
 
 
 def _key(job: Job, subject: Subject) -> str:
-    """Everything that inputs depend on; folders of several networks may share them."""
+    """Return a digest of everything that inputs depend on; several networks may share a folder."""
     parts = {
         "settings": job.settings, "network": subject.sha256, "gamma": job.gamma,
-        "images": digest([subject.x, subject.labels]),
+        "images": digest_of_tensor(subject.x), "labels": digest_of_tensor(subject.labels),
     }  # fmt: skip
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def digest(tensors: list[Tensor]) -> str:
-    """A short name of the values of tensors."""
-    total = sha256()
-    for tensor in tensors:
-        total.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return total.hexdigest()[:16]
-
-
-def plain(content: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON gives it back."""
-    return dict(json.loads(json.dumps(content)))
-
-
-def write(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a whole file or none."""
-    partial = path.with_suffix(f".{os.getpid()}")
-    partial.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    partial.replace(path)
 
 
 def _spent(subject: Subject) -> tuple[float, int]:
@@ -269,18 +246,9 @@ def _title(job: Job) -> str:
 
 
 def _order(job: Job) -> tuple[bool, bool, str]:
-    """Clean first, long ones next; kinds are mixed, because some want memory and some time."""
+    """Sort clean first, then long jobs; the kinds are mixed, as some need memory and some time."""
     return job.attack != "clean", not job.early, sha256(_title(job).encode()).hexdigest()
 
 
 def _slug(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9.]+", "-", name).strip("-")
-
-
-def _mixed(path: Path, known: object, got: object) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        "out",
-        expected=f"the settings that {path} was made with: {known}",
-        got=str(got),
-        remedy="Go on with the same settings, or choose another folder.",
-    )

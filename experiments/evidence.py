@@ -1,14 +1,14 @@
-"""Evidence for docs/scores.md: scores and rivals on clean, damaged, attacked and foreign inputs.
+"""Evidence for docs/scores.md: scores and baselines on clean, damaged, attacked and foreign inputs.
 
 python -m experiments.evidence --model FILE.safetensors --dataset cifar10 --data FOLDER \
     --mnist FOLDER --other FOLDER --out results/evidence-cifar10 --device cuda
 
-Without --model the embedded network is studied on the embedded images, in a small way. Everything
-that is chosen is chosen on a held-out slice of the training set: the last images, as many as the
-network's file says it was trained without, or --held-out FILE.npz with `images` and `labels`. The
-parts that are in the folder already are not computed again. Several processes may share a folder,
-each with --sets of its own: names, patterns such as "PGD*", kinds ('ordinary', 'attacked',
-'outliers', 'shifted'), or 'held-out' for the sets that defaults are chosen on.
+Without --model, a small study of the embedded network is made. All choices are made on a held-out
+slice of the training set: the last images, as many as the network's file says it was trained
+without, or --held-out FILE.npz with `images` and `labels`. Parts that are in the folder are not
+computed again. Several processes may share a folder, each with its own --sets: names, patterns such
+as "PGD*", kinds ('ordinary', 'attacked', 'outliers', 'shifted'), or 'held-out' for the sets that
+defaults are chosen on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import credibly as cr
 from credibly.errors import InvalidArgumentError
-from credibly.study.study import InputSet, Study
+from credibly.study import InputSet, Study
 from experiments.evidence_chosen import chosen_in
 from experiments.evidence_sets import NEAR, PAPER, Sizes, held_out_sets, measured_sets
 from experiments.evidence_subject import Subject, load
@@ -32,7 +32,7 @@ HELD_OUT = "held-out"
 
 @dataclass(frozen=True)
 class Job:
-    """A set, and the folder its part belongs to."""
+    """A set, and the folder of its part."""
 
     name: str
     part: InputSet
@@ -40,13 +40,13 @@ class Job:
     group: str
 
     def wanted(self, patterns: Sequence[str]) -> bool:
-        """Whether a name or a kind was asked for; nothing asked for is everything."""
+        """Return whether a name or a kind was asked for; without patterns everything is."""
         label = f"{HELD_OUT}/{self.name}" if self.group == HELD_OUT else self.name
         return not patterns or any(p == self.group or fnmatch(label, p) for p in patterns)
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Compute every part that is missing, with a line for each."""
+    """Compute every missing part, and print a line for each."""
     begin = time.perf_counter()
     arguments = parsed(words)
     subject = load(arguments)
@@ -54,7 +54,7 @@ def main(words: Sequence[str] | None = None) -> None:
     size = arguments.chunk_size
     chosen = chosen_in(arguments.out, clf, subject.held_out, votes=arguments.votes, chunk_size=size)
     print(f"{time.perf_counter() - begin:7.0f} s  {chosen}", flush=True)
-    study = Study(clf=clf, gamma=chosen.gamma, baselines=chosen.rivals(size), chunk_size=size)
+    study = Study(clf=clf, gamma=chosen.gamma, baselines=chosen.baselines(size), chunk_size=size)
     for job in jobs(clf, subject, arguments):
         rows = study.part(job.name, job.part, job.folder)
         right = float(rows.correct.double().mean()) if job.part.labels is not None else float("nan")
@@ -66,7 +66,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def jobs(clf: cr.Classifier, subject: Subject, arguments: argparse.Namespace) -> list[Job]:
-    """The sets asked for."""
+    """Return the sets that were asked for."""
     sizes, out = Sizes(*arguments.sizes), arguments.out
     held = held_out_sets(clf, subject, arguments.dataset, sizes)
     ours = measured_sets(clf, subject, arguments.dataset, sizes)
@@ -87,7 +87,7 @@ def jobs(clf: cr.Classifier, subject: Subject, arguments: argparse.Namespace) ->
 
 
 def parsed(words: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path)
     parser.add_argument("--dataset", choices=tuple(PAPER), default="fashion-mnist")
@@ -100,7 +100,9 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--chunk-size", type=int, default=128)
-    parser.add_argument("--votes", type=int, default=50, help="noise votes; 300 cost a profile")
+    parser.add_argument(
+        "--votes", type=int, default=50, help="noise votes per image; 300 cost as much as a profile"
+    )
     parser.add_argument(
         "--sizes", type=int, nargs=5, default=(1000, 200, 200, 200, 200),
         metavar=("CLEAN", "DAMAGED", "ATTACKED", "FOREIGN", "HELD"),

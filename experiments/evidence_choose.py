@@ -1,4 +1,4 @@
-"""Candidates for the defaults, ranked on sets made from the held-out slice only."""
+"""Rank candidates for the defaults, on sets made from the held-out slice only."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from credibly.decide.learned import FAILURE_PARTS
+from credibly.metrics import aurc, auroc
 from credibly.metrics.intervals import paired_difference
-from credibly.metrics.measures import aurc, auroc
-from credibly.study.study import Rows
+from credibly.study import Rows
 from experiments.evidence_columns import (
-    RIVALS,
+    BASELINES,
     SOFTMAX,
     Scale,
     ordinary,
@@ -21,13 +21,14 @@ from experiments.evidence_columns import (
     tamper_columns,
 )
 from experiments.evidence_detection import known
-from experiments.evidence_failures import ends, groups, words
+from experiments.evidence_failures import ends, groups
+from experiments.markdown import print_table, with_interval
 
 BASES = {
     "softmax_ratio": "softmax_ratio",
-    "max_softmax": RIVALS[SOFTMAX],
+    "max_softmax": BASELINES[SOFTMAX],
     "p-norm": "p_norm",
-    "p-norm, p chosen": RIVALS["max logit, p-norm, p chosen"],
+    "p-norm, p chosen": BASELINES["max logit, p-norm, p chosen"],
 }
 SHARES = (0.25, 0.5, 1.0)
 PROFILE = ("predicted_ratio", "margin")
@@ -48,14 +49,14 @@ TWO_SIDED_SUMS = (
     ("gain", "softmax_ratio"),
     ("elasticity", "softmax_ratio"),
     ("shift", "gain", "softmax_ratio"),
-    ("shift", RIVALS[SOFTMAX]),
-    (RIVALS[SOFTMAX], "energy (baseline)"),
+    ("shift", BASELINES[SOFTMAX]),
+    (BASELINES[SOFTMAX], "energy (baseline)"),
 )
-"""Sums of distances for tampering; the last is of rivals alone."""
+"""Sums of distances for tampering; the last one uses baselines alone."""
 
 
 def candidates() -> dict[str, dict[str, float]]:
-    """Sums for failures: what softmax says, and a share of what survives at x+."""
+    """Return sums for failures: a softmax score, and a share of a score at x+."""
     found = {}
     for title, base in BASES.items():
         found[title] = {base: 1.0}
@@ -75,33 +76,34 @@ def choose(held: Mapping[str, Rows], scale: Scale) -> dict[str, Any]:
 
 
 def choose_failures(held: Mapping[str, Rows], scale: Scale) -> dict[str, Any]:
-    """AURC of every candidate; ranked by the mean over groups of its ratio to max softmax."""
+    """Rank by AURC: by the mean over groups of the ratio to max softmax."""
     parts = {name: [held[n] for n in names] for name, names in groups(held).items()}
     table = {
         title: {name: mean_area(own, shares, scale) for name, own in parts.items()}
         for title, shares in candidates().items()
     }
     base = table["max_softmax"]
-    some = [name for name in parts if base[name] > 0]  # a group without errors ranks nothing
+    some = [name for name in parts if base[name] > 0]  # a group without errors cannot rank
     rank = {t: sum(row[g] / base[g] for g in some) / max(1, len(some)) for t, row in table.items()}
     clean = ordinary(held)
     present = scale.balanced(clean, FAILURE_PARTS)
-    print("\nAURC x 1000 on the held-out slice; ranked by the mean ratio to max softmax")
-    print("| candidate | mean ratio | " + " | ".join(parts) + " | clean, less the default (95 %) |")
-    print("|---|---|" + "---|" * (len(parts) + 1))
-    found = {}
+    found, lines = {}, {}
     for title in sorted(rank, key=lambda t: rank[t]):
         own = scale.balanced(clean, candidates()[title])
         good = ~(own.isnan() | present.isnan())
         gap = ends(paired_difference(aurc, own[good], present[good], clean.correct[good]))
-        cells = [f"{1000 * table[title][name]:.1f}" for name in parts] + [words(gap, 1000)]
-        print(f"| {title} | {rank[title]:.3f} | " + " | ".join(cells) + " |")
+        areas = [f"{1000 * table[title][name]:.1f}" for name in parts]
+        lines[title] = [f"{rank[title]:.3f}", *areas, with_interval(gap, 1000)]
         found[title] = {"mean ratio": rank[title], "aurc": table[title], "less default": gap}
+    print_table(
+        "AURC x 1000 on the held-out slice; ranked by the mean ratio to max softmax",
+        "candidate", ["mean ratio", *parts, "clean, less the default (95 %)"], lines,
+    )  # fmt: skip
     return found
 
 
 def mean_area(parts: list[Rows], shares: Mapping[str, float], scale: Scale) -> float:
-    """AURC, the mean over sets; samples without a profile are left out."""
+    """Return the mean AURC over sets; samples without a profile are left out."""
     areas = []
     for part in parts:
         score = scale.balanced(part, shares)
@@ -111,7 +113,7 @@ def mean_area(parts: list[Rows], shares: Mapping[str, float], scale: Scale) -> f
 
 
 def choose_detection(held: Mapping[str, Rows], scale: Scale, kind: str) -> dict[str, Any]:
-    """AUROC of every candidate against the held-out images, ranked by its mean over sets."""
+    """Rank by AUROC against the held-out images: by the mean over sets."""
     usual = known(suspects(ordinary(held), scale, kind))
     parts = {n: known(suspects(p, scale, kind)) for n, p in held.items() if p.kind == kind}
     if not parts:
@@ -121,16 +123,17 @@ def choose_detection(held: Mapping[str, Rows], scale: Scale, kind: str) -> dict[
         for title in usual
     }
     mean = {title: sum(row.values()) / len(row) for title, row in table.items()}
-    print(f"\nAUROC against the held-out images: {kind}")
-    print("| candidate | mean | " + " | ".join(parts) + " |\n|---|---|" + "---|" * len(parts))
-    for title in sorted(mean, key=lambda t: -mean[t]):
-        cells = [f"{table[title][name]:.3f}" for name in parts]
-        print(f"| {title} | {mean[title]:.3f} | " + " | ".join(cells) + " |")
+    lines = {
+        title: [f"{mean[title]:.3f}", *(f"{value:.3f}" for value in table[title].values())]
+        for title in sorted(mean, key=lambda t: -mean[t])
+    }
+    title = f"AUROC against the held-out images: {kind}"
+    print_table(title, "candidate", ["mean", *parts], lines)
     return {title: {"mean": mean[title], "auroc": table[title]} for title in table}
 
 
 def suspects(part: Rows, scale: Scale, kind: str) -> dict[str, Tensor]:
-    """The columns of the tables, and sums that are not in them."""
+    """Return the columns of the tables, and further sums."""
     if kind == "outliers":
         sums = {title: scale.balanced(part, shares) for title, shares in SUMS.items()}
         return outlier_columns(part, scale) | sums

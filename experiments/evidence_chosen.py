@@ -1,8 +1,7 @@
-"""What is chosen on the held-out slice, once for a folder: gamma, and the settings of rivals."""
+"""Settings chosen on the held-out slice, once for a folder: gamma, and those of baselines."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 import credibly as cr
-from credibly.baselines.catalogue import (
+from credibly.baselines import (
     ODIN,
     Baseline,
     Doctor,
@@ -21,17 +20,17 @@ from credibly.baselines.catalogue import (
     TemperatureScaled,
     all_baselines,
 )
-from credibly.errors import InvalidArgumentError
 from credibly.io.fingerprints import digest_of_tensor, quick_digest
-from credibly.metrics.measures import aurc, auroc
-from credibly.study.rows import write_once
+from credibly.io.run_folder import RunFolder
+from credibly.metrics import aurc, auroc
 from experiments.evidence_sets import noises, shuffled
-from experiments.evidence_subject import Labelled
+from experiments.images import Images
 
 STEPS = (0.0002, 0.0005, 0.001, 0.0014, 0.002, 0.004)
 SIGMAS = (0.01, 0.02, 0.05, 0.1)
 POWERS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
-FOR_VOTES = 500  # held-out images on which the noise of the votes is chosen
+FOR_VOTES = 500
+"""How many held-out images the noise of the votes is chosen on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +38,13 @@ class Chosen:
     """Settings from the held-out slice.
 
     Attributes:
-        gamma: 'auto', of unlabelled images.
+        gamma: the automatic one.
         temperature: with the smallest cross-entropy.
-        power: p of the p-norm with the smallest AURC.
-        doctor_step: of DOCTOR, likewise.
+        power: p of the p-norm, with the smallest AURC.
+        doctor_step: of DOCTOR, with the smallest AURC.
         odin_step: of ODIN, with the largest mean AUROC against noise and shuffled patches.
         sigma: of the noise votes, with the smallest AURC.
-        votes: noise votes an image.
-        held_out: digest of the images.
-        model: short digest of the weights.
+        votes: noise votes per image.
     """
 
     gamma: float
@@ -57,11 +54,9 @@ class Chosen:
     odin_step: float
     sigma: float
     votes: int
-    held_out: str
-    model: str
 
-    def rivals(self, chunk_size: int) -> dict[str, Chunked]:
-        """Every baseline by name."""
+    def baselines(self, chunk_size: int) -> dict[str, Chunked]:
+        """Return every baseline by name."""
         found = all_baselines(
             gamma=self.gamma, temperature=self.temperature, eps=self.odin_step,
             sigma=self.sigma, votes=self.votes or 1,
@@ -77,7 +72,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Chunked:
-    """A baseline with a chunk size, which is no part of what it is."""
+    """A baseline with a chunk size, which its repr leaves out."""
 
     baseline: Baseline
     chunk_size: int = field(repr=False)
@@ -87,43 +82,37 @@ class Chunked:
 
 
 def chosen_in(
-    folder: Path, clf: cr.Classifier, data: Labelled, *, votes: int, chunk_size: int
+    path: Path, clf: cr.Classifier, data: Images, *, votes: int, chunk_size: int
 ) -> Chosen:
-    """What the folder has on record; the first of several processes settles it."""
-    path = folder / "chosen.json"
-    own = {"held_out": digest_of_tensor(data.images), "model": quick_digest(clf), "votes": votes}
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        found = choose(clf, data, votes=votes, chunk_size=chunk_size)
-        write_once(path, json.dumps(asdict(found), indent=2) + "\n")
-    chosen = Chosen(**json.loads(path.read_text("utf-8")))
-    for name, value in own.items():
-        if getattr(chosen, name) != value:
-            raise InvalidArgumentError(
-                "--out",
-                expected=f"a folder whose {name} is {getattr(chosen, name)}",
-                got=f"{value}",
-                remedy="Choose another folder, or remove this one.",
-            )
-    return chosen
+    """Read what the folder has on record; the first of several processes chooses it."""
+    own = {"held_out": digest_of_tensor(data.pixels), "model": quick_digest(clf), "votes": votes}
+    found = folder(path).begin(
+        own, lambda: asdict(choose(clf, data, votes=votes, chunk_size=chunk_size))
+    )
+    return Chosen(**found)
 
 
-def choose(clf: cr.Classifier, data: Labelled, *, votes: int, chunk_size: int) -> Chosen:
-    """Choose everything on the slice; test images are not looked at."""
-    x, y = data.images, data.labels
+def folder(path: Path) -> RunFolder:
+    """Return the folder of a study; its file `chosen.json` records the chosen settings."""
+    return RunFolder(path, kind="credibly.evidence", manifest="chosen.json")
+
+
+def choose(clf: cr.Classifier, data: Images, *, votes: int, chunk_size: int) -> Chosen:
+    """Choose everything on the held-out slice; test images are not used."""
+    x, y = data.pixels, data.labels
     with torch.no_grad():
         logits = torch.cat([clf.logits(part) for part in torch.split(x, chunk_size)]).double()
     right = logits.argmax(1) == y
     few = slice(FOR_VOTES)
     foreign = [make() for make in noises(x[few], seed=1).values()] + [shuffled(x[few])]
 
-    def area(rival: Baseline, rows: slice = slice(None)) -> float:
-        return aurc(rival(clf, x[rows], chunk_size=chunk_size), right[rows])
+    def area(baseline: Baseline, rows: slice = slice(None)) -> float:
+        return aurc(baseline(clf, x[rows], chunk_size=chunk_size), right[rows])
 
     def missed(step: float) -> float:
-        rival = ODIN(eps=step)
-        usual = -rival(clf, x, chunk_size=chunk_size)
-        return -sum(auroc(-rival(clf, part, chunk_size=chunk_size), usual) for part in foreign)
+        odin = ODIN(eps=step)
+        usual = -odin(clf, x, chunk_size=chunk_size)
+        return -sum(auroc(-odin(clf, part, chunk_size=chunk_size), usual) for part in foreign)
 
     return Chosen(
         gamma=cr.auto_gamma(clf, x),
@@ -135,11 +124,9 @@ def choose(clf: cr.Classifier, data: Labelled, *, votes: int, chunk_size: int) -
         if votes
         else SIGMAS[0],
         votes=votes,
-        held_out=digest_of_tensor(x),
-        model=quick_digest(clf),
     )
 
 
 def smallest(values: Sequence[float], loss: Callable[[float], float]) -> float:
-    """The value with the smallest loss; the first of equals."""
+    """Return the value with the smallest loss; the first of equals."""
     return min(values, key=loss)

@@ -1,4 +1,4 @@
-"""Columns of the tables of the evidence; all scales come from the held-out slice."""
+"""Columns of the evidence tables; all scales come from the held-out slice."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor
 
 from credibly.decide.learned import FAILURE_PARTS, TAMPER_PARTS, outlier_score, spread_of
 from credibly.errors import FileFormatError
-from credibly.study.study import Rows, read_study
+from credibly.study import Rows, read_study
 
 DEFAULT = "softmax and profile (default)"
 PAIR = "p-norm and profile"
 TAMPER_DEFAULT = f"two-sided {' + '.join(TAMPER_PARTS)} (default)"
 SOFTMAX, MARGIN, P_NORM = "max softmax", "logit margin", "max logit, p-norm"
-RIVALS = {
+BASELINES = {
     SOFTMAX: "max softmax (baseline)",
     MARGIN: "logit margin (baseline)",
     P_NORM: "max logit p-norm (baseline)",
@@ -38,48 +38,48 @@ OWN = {
     "ratio": "ratio",
     "shift": "shift",
     "gain": "gain",
-    "risk": "risk",
+    "risk": "negative_risk",
     "c0 under the same rule": "credence ratio (baseline)",
     "one gradient step": "one gradient step (baseline)",
     "one Gauss-Newton step": "one Gauss-Newton step (baseline)",
 }
 FOR_OUTLIERS = {
     "shift": "shift", "gain": "gain", "elasticity, reversed": "-elasticity",
-    **{title: name for title, name in RIVALS.items() if title != MARGIN},
+    **{title: name for title, name in BASELINES.items() if title != MARGIN},
 }  # fmt: skip
 TWO_SIDED = {
     "shift": "shift", "gain": "gain", "elasticity": "elasticity",
-    **{t: RIVALS[t] for t in (SOFTMAX, MARGIN, P_NORM, "energy", "GEN", "ODIN")},
+    **{t: BASELINES[t] for t in (SOFTMAX, MARGIN, P_NORM, "energy", "GEN", "ODIN")},
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Medians and spreads of all scores among the held-out images."""
+    """Medians and spreads of all scores on the held-out images."""
 
     medians: Mapping[str, float]
     spreads: Mapping[str, float]
 
     @staticmethod
     def of(rows: Rows) -> Scale:
-        """From the ordinary rows of the held-out slice."""
+        """Measure the ordinary rows of the held-out slice."""
         return Scale(
             {name: float(v.nanquantile(0.5)) for name, v in rows.scores.items()},
             {name: spread_of(v) for name, v in rows.scores.items()},
         )
 
     def balanced(self, part: Rows, shares: Mapping[str, float]) -> Tensor:
-        """A sum of scores, each divided by its spread."""
+        """Add scores, each divided by its spread."""
         terms = [share / self.spreads[n] * part.scores[n] for n, share in shares.items()]
         return torch.stack(terms).sum(0)
 
     def two_sided(self, part: Rows, name: str) -> Tensor:
-        """Minus the distance from the median, in units of the spread."""
+        """Return minus the distance from the median, in units of the spread."""
         return -(part.scores[name] - self.medians[name]).abs() / self.spreads[name]
 
 
 def read_parts(folder: Path) -> tuple[dict[str, Rows], dict[str, Rows], Scale]:
-    """The measured sets, those of the held-out slice, and its scale."""
+    """Read the measured sets, those of the held-out slice, and its scale."""
     held = read_study(folder / "held-out")
     if not any(part.kind == "ordinary" for part in held.values()):
         message = f"{folder}: the held-out images are missing; run --sets held-out first."
@@ -88,24 +88,24 @@ def read_parts(folder: Path) -> tuple[dict[str, Rows], dict[str, Rows], Scale]:
 
 
 def ordinary(rows: Mapping[str, Rows]) -> Rows:
-    """The reference set."""
+    """Return the reference set."""
     found = [part for part in rows.values() if part.kind == "ordinary"]
     if len(found) != 1:
-        message = f"one ordinary set is needed; there are {len(found)}: run --sets ordinary first."
+        message = f"expected one ordinary set, got {len(found)}: run --sets ordinary first."
         raise FileFormatError(message)
     return found[0]
 
 
 def failure_columns(part: Rows, scale: Scale) -> dict[str, Tensor]:
-    """Scores for "is this class wrong?", by title; higher is more trustworthy."""
+    """Return scores for "is this class wrong?", by title; higher is more trustworthy."""
     found = {DEFAULT: scale.balanced(part, FAILURE_PARTS)}
     found[PAIR] = scale.balanced(part, {"p_norm": 1.0, "predicted_ratio": 0.5})
-    known = {**RIVALS, **OWN}
+    known = {**BASELINES, **OWN}
     return found | {t: part.scores[name] for t, name in known.items() if name in part.scores}
 
 
 def outlier_columns(part: Rows, scale: Scale) -> dict[str, Tensor]:
-    """Scores for "does this input not belong?"; outliers are to have the smaller ones."""
+    """Return scores for "is this an outlier?"; outliers should have the smaller ones."""
     default = outlier_score().name
     found = {f"{default} (default)": part.scores[default]}
     for title, name in FOR_OUTLIERS.items():
@@ -118,11 +118,11 @@ def outlier_columns(part: Rows, scale: Scale) -> dict[str, Tensor]:
 
 
 def tamper_columns(part: Rows, scale: Scale) -> dict[str, Tensor]:
-    """Scores for "was it tampered with?": unlike the held-out images on either side."""
+    """Return scores for "was it tampered with?": distances from the held-out images."""
     parts = torch.stack([scale.two_sided(part, name) for name in TAMPER_PARTS])
     found = {TAMPER_DEFAULT: parts.sum(0)}
     for title, name in TWO_SIDED.items():
         found[f"two-sided {title}"] = scale.two_sided(part, name)
     found["elasticity, one side"] = part.scores["elasticity"]
-    found["max softmax, too sure"] = -part.scores[RIVALS[SOFTMAX]]
+    found["max softmax, too sure"] = -part.scores[BASELINES[SOFTMAX]]
     return found

@@ -1,4 +1,4 @@
-"""Tables for outliers and tampering: how well a score tells a set from the clean images."""
+"""Tables for outliers and tampering: how well a score separates a set from clean images."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credibly.metrics.measures import aupr, auroc, fpr_at_tpr
-from credibly.metrics.resampling import TwoGroups, draws
-from credibly.study.study import Rows
+from credibly.metrics import aupr, auroc, fpr_at_tpr
+from credibly.metrics.intervals import draws
+from credibly.metrics.ranking import TwoGroups
+from credibly.study import Rows
 from experiments.evidence_columns import Scale, ordinary
-from experiments.evidence_failures import Draws, interval, words
+from experiments.evidence_failures import Draws, interval
+from experiments.markdown import print_table, with_interval
 
 Columns = Callable[[Rows, Scale], dict[str, Tensor]]
 
@@ -20,10 +22,10 @@ Columns = Callable[[Rows, Scale], dict[str, Tensor]]
 def detection(
     rows: Mapping[str, Rows], kind: str, columns: Columns, scale: Scale, plan: Draws
 ) -> dict[str, Any]:
-    """Every set of a kind against the clean images; its members are the positives."""
+    """Compare every set of a kind, the positives, with the clean images."""
     usual = known(columns(ordinary(rows), scale))
     found = {
-        name: told_apart(known(columns(part, scale)), usual, plan)
+        name: separate(known(columns(part, scale)), usual, plan)
         for name, part in rows.items()
         if part.kind == kind
     }
@@ -33,15 +35,15 @@ def detection(
 
 
 def known(columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The samples that have all scores."""
+    """Select the samples that have all scores."""
     good = ~torch.stack(list(columns.values())).isnan().any(0)
     return {title: values[good].double() for title, values in columns.items()}
 
 
-def told_apart(
+def separate(
     outside: Mapping[str, Tensor], inside: Mapping[str, Tensor], plan: Draws
 ) -> dict[str, Any]:
-    """Metrics of each score, and the first, the default, less each other; draws are shared."""
+    """Return metrics of each score, and differences of the first, the default, to the others."""
     pairs = {title: (-outside[title], -inside[title]) for title in outside}
     drawn = drawn_areas(pairs, plan)
     default = next(iter(pairs))
@@ -65,34 +67,34 @@ def told_apart(
 
 
 def drawn_areas(pairs: Mapping[str, tuple[Tensor, Tensor]], plan: Draws) -> dict[str, Tensor]:
-    """AUROC of each resample (b,)."""
-    sorted_once = {title: TwoGroups.of(*pair) for title, pair in pairs.items()}
+    """Return the AUROC of each resample (b,)."""
+    sorted_once = {title: TwoGroups(*pair) for title, pair in pairs.items()}
     sizes = [len(side) for side in next(iter(pairs.values()))]
     found: dict[str, list[Tensor]] = {title: [] for title in pairs}
     for positive, negative in draws(sizes, plan.resamples, plan.seed):
         for title, one in sorted_once.items():
-            found[title].append(one.metrics(positive, negative)["auroc"])
+            found[title].append(one.count(positive, negative).auroc())
     return {title: torch.cat(parts) for title, parts in found.items()}
 
 
 def print_detection(kind: str, found: Mapping[str, Mapping[str, Any]]) -> None:
-    """AUROC with intervals; the other metrics; the default less its rivals."""
-    head = " | ".join(found) + " |\n|---|" + "---|" * len(found)
+    """Print AUROC with intervals, the other metrics, and the default less the baselines."""
     titles = list(next(iter(found.values()))["scores"])
-    print(f"\nAUROC against clean images: {kind}\n| score | {head}")
-    for title in titles:
-        cells = [
-            "{:.3f} ({:.3f}-{:.3f})".format(*f["scores"][title]["auroc"]) for f in found.values()
-        ]
-        print(f"| {title} | " + " | ".join(cells) + " |")
-    print(f"\nAUPR / AUPR with clean images as positives / FPR95: {kind}\n| score | {head}")
-    for title in titles:
-        cells = [
-            " / ".join(f"{f['scores'][title][m]:.3f}" for m in list(f["scores"][title])[1:])
-            for f in found.values()
-        ]
-        print(f"| {title} | " + " | ".join(cells) + " |")
-    print(f"\n{titles[0]} less rivals, AUROC x 100 (95 %): {kind}\n| rival | {head}")
-    for title in titles[1:]:
-        cells = [words(f["default less"][title], 100) for f in found.values()]
-        print(f"| {title} | " + " | ".join(cells) + " |")
+    scores = {title: [part["scores"][title] for part in found.values()] for title in titles}
+    areas = {
+        title: ["{:.3f} ({:.3f}-{:.3f})".format(*one["auroc"]) for one in own]
+        for title, own in scores.items()
+    }
+    print_table(f"AUROC against clean images: {kind}", "score", found, areas)
+    others = {
+        title: [" / ".join(f"{one[metric]:.3f}" for metric in list(one)[1:]) for one in own]
+        for title, own in scores.items()
+    }
+    metrics = "AUPR / AUPR with clean images as positives / FPR95"
+    print_table(f"{metrics}: {kind}", "score", found, others)
+    gaps = {
+        title: [with_interval(part["default less"][title], 100) for part in found.values()]
+        for title in titles[1:]
+    }
+    less = f"{titles[0]} less baselines, AUROC x 100 (95 %): {kind}"
+    print_table(less, "baseline", found, gaps)

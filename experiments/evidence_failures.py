@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credibly.errors import InvalidArgumentError
-from credibly.metrics.intervals import Interval
-from credibly.metrics.measures import aurc
-from credibly.metrics.resampling import Failures, draws
-from credibly.study.study import Rows
+from credibly._validation import require
+from credibly.metrics import aurc
+from credibly.metrics.intervals import Interval, draws
+from credibly.metrics.ranking import Failures
+from credibly.study import Rows
 from credibly.study.study_result import FailureResult
 from credibly.study.summary import summarise
 from experiments.evidence_columns import (
@@ -27,6 +27,7 @@ from experiments.evidence_columns import (
     ordinary,
 )
 from experiments.evidence_sets import MILD
+from experiments.markdown import print_table, with_interval
 
 AGAINST = (SOFTMAX, MARGIN, P_NORM)
 SMALL = 1000
@@ -34,14 +35,14 @@ SMALL = 1000
 
 @dataclass(frozen=True)
 class Draws:
-    """Of the bootstrap."""
+    """Settings of the bootstrap."""
 
     resamples: int = 1000
     seed: int = 0
 
 
 def failures(rows: Mapping[str, Rows], scale: Scale, plan: Draws) -> dict[str, Any]:
-    """Everything about failures, printed and as plain numbers."""
+    """Print everything about failures, and return it as plain numbers."""
     grouped = {name: group(rows, names, scale, plan) for name, names in groups(rows).items()}
     print_groups(grouped)
     clean = ordinary(rows)
@@ -54,12 +55,12 @@ def failures(rows: Mapping[str, Rows], scale: Scale, plan: Draws) -> dict[str, A
 
 
 def mild_names(rows: Mapping[str, Rows]) -> list[str]:
-    """Attacks so small that ranking still means something."""
+    """Return attacks so small that ranking still makes sense."""
     return [name for name in (f"PGD {eps:g}" for eps in MILD) if name in rows]
 
 
 def groups(rows: Mapping[str, Rows]) -> dict[str, list[str]]:
-    """Names of the sets that are averaged over."""
+    """Return the names of the sets that are averaged over."""
     shifted = [name for name, part in rows.items() if part.kind == "shifted"]
     found = {
         "clean": [name for name, part in rows.items() if part.kind == "ordinary"],
@@ -71,13 +72,9 @@ def groups(rows: Mapping[str, Rows]) -> dict[str, list[str]]:
 
 
 def some_of(part: Rows, count: int, seed: int) -> Rows:
-    """The first rows of a seeded random order."""
+    """Select the first rows of a seeded random order."""
     order = torch.randperm(len(part.labels), generator=torch.Generator().manual_seed(seed))
-    return rows_of(part, order[:count])
-
-
-def rows_of(part: Rows, index: Tensor) -> Rows:
-    """Some rows."""
+    index = order[:count]
     scores = {name: values[index] for name, values in part.scores.items()}
     return Rows(
         part.kind, part.labels[index], part.predicted[index], part.credible[index], scores,
@@ -88,17 +85,16 @@ def rows_of(part: Rows, index: Tensor) -> Rows:
 def group(
     rows: Mapping[str, Rows], names: Sequence[str], scale: Scale, plan: Draws
 ) -> dict[str, Any]:
-    """Mean AURC over the sets of a group, and paired differences of the two sums to rivals.
+    """Return the mean AURC over the sets of a group, and the two sums less the baselines.
 
-    The sets of a group are of the same images, so an image is drawn for all of them at once.
+    The sets of a group have the same images, so an image is drawn for all of them at once.
     """
     columns = {name: failure_columns(rows[name], scale) for name in names}
     sizes = {len(rows[name].labels) for name in names}
-    if len(sizes) > 1:
-        raise InvalidArgumentError(
-            "sets", expected="damaged sets of the same images", got=f"sizes {sorted(sizes)}",
-            remedy="Compute them with the same --sizes.",
-        )  # fmt: skip
+    require(
+        len(sizes) == 1, "sets", "damaged sets of the same images", f"sizes {sorted(sizes)}",
+        "Compute them with the same --sizes.",
+    )  # fmt: skip
     every = [values for found in columns.values() for values in found.values()]
     known = (~torch.stack(every).isnan().any(0)).nonzero().squeeze(1)
     pairs = {
@@ -125,24 +121,24 @@ def group(
 def drawn_means(
     pairs: Mapping[str, Sequence[tuple[Tensor, Tensor]]], size: int, plan: Draws
 ) -> dict[str, Tensor]:
-    """Mean AURC over sets in each resample (b,)."""
-    ranked = {title: [Failures.of(*pair) for pair in own] for title, own in pairs.items()}
+    """Return the mean AURC over sets in each resample (b,)."""
+    ranked = {title: [Failures(*pair) for pair in own] for title, own in pairs.items()}
     found: dict[str, list[Tensor]] = {title: [] for title in pairs}
     for (weights,) in draws([size], plan.resamples, plan.seed):
         for title, rankings in ranked.items():
-            values = [ranking.metrics(weights)["aurc"] for ranking in rankings]
+            values = [ranking.count(weights).aurc() for ranking in rankings]
             found[title].append(torch.stack(values).mean(0))
     return {title: torch.cat(parts) for title, parts in found.items()}
 
 
 def interval(value: float, drawn: Mapping[str, Tensor], title: str, other: str) -> list[float]:
-    """A difference with the ends of its 95 % interval."""
+    """Return a difference with the ends of its 95 % interval."""
     gaps = drawn[title] - drawn[other]
     return [value, *gaps.nanquantile(gaps.new_tensor([0.025, 0.975])).tolist()]
 
 
 def full_table(part: Rows, scale: Scale, plan: Draws) -> dict[str, Any]:
-    """All metrics of all scores on one set, each with its difference to max softmax."""
+    """Return all metrics of all scores on one set, each with its difference to max softmax."""
     alone = replace(part, kind="ordinary", scores=failure_columns(part, scale))
     result = summarise({"set": alone}, reference=SOFTMAX, resamples=plan.resamples, seed=plan.seed)
     found = result.sets["set"]
@@ -157,49 +153,42 @@ def full_table(part: Rows, scale: Scale, plan: Draws) -> dict[str, Any]:
 
 
 def numbers(found: FailureResult) -> dict[str, list[float]]:
-    """Metric -> value, difference to max softmax, and the ends of its interval."""
+    """Return metric -> value, difference to max softmax, and the ends of its interval."""
     return {
         metric: [value, *ends(found.differences[metric])] for metric, value in found.metrics.items()
     }
 
 
 def ends(given: Interval) -> list[float]:
-    """Value, low and high."""
+    """Return value, low and high."""
     return [given.value, given.low, given.high]
 
 
 def print_groups(grouped: Mapping[str, Mapping[str, Any]]) -> None:
-    """AURC of everything, and the differences of the two sums."""
-    print("\nAURC x 1000, the model's class kept\n| score | " + " | ".join(grouped) + " |")
-    print("|---|" + "---|" * len(grouped))
-    for title in next(iter(grouped.values()))["aurc"]:
-        cells = [f"{1000 * found['aurc'][title]:.1f}" for found in grouped.values()]
-        print(f"| {title} | " + " | ".join(cells) + " |")
-    print("\nDifferences, AURC x 1000 (95 %)\n| | " + " | ".join(grouped) + " |")
-    print("|---|" + "---|" * len(grouped))
-    for title in next(iter(grouped.values()))["differences"]:
-        cells = [words(found["differences"][title], 1000) for found in grouped.values()]
-        print(f"| {title} | " + " | ".join(cells) + " |")
+    """Print the AURC of everything, and the differences of the two sums."""
+    first = next(iter(grouped.values()))
+    areas = {
+        title: [f"{1000 * found['aurc'][title]:.1f}" for found in grouped.values()]
+        for title in first["aurc"]
+    }
+    print_table("AURC x 1000 of the model's class", "score", grouped, areas)
+    gaps = {
+        title: [with_interval(found["differences"][title], 1000) for found in grouped.values()]
+        for title in first["differences"]
+    }
+    print_table("Differences, AURC x 1000 (95 %)", "", grouped, gaps)
 
 
 def print_full(name: str, table: Mapping[str, Any]) -> None:
-    """All metrics of a set; then what differs from max softmax, for the scores that matter."""
-    print(f"\n{name}: {table['samples']} images, {table['left out']} left out")
+    """Print all metrics of a set, and the differences to max softmax of the main scores."""
     systems = {**table["A"], "B: most credible class, by ratio": table["B"]}
     metrics = list(table["B"])
-    print("| score | " + " | ".join(metrics) + " |\n|---|" + "---|" * len(metrics))
-    for title, found in systems.items():
-        cells = [f"{found[m][0]:.4f}" for m in metrics]
-        print(f"| {title} | " + " | ".join(cells) + " |")
+    values = {title: [f"{found[m][0]:.4f}" for m in metrics] for title, found in systems.items()}
+    about = f"{name}: {table['samples']} images, {table['left out']} left out"
+    print_table(about, "score", metrics, values)
     shown = [t for t in (DEFAULT, PAIR, P_NORM) if t in systems] + [list(systems)[-1]]
-    print("\nless max softmax, x 1000 (95 %)")
-    print("| metric | " + " | ".join(shown) + " |\n|---|" + "---|" * len(shown))
-    for metric in metrics:
-        cells = [words(systems[title][metric][1:], 1000) for title in shown]
-        print(f"| {metric} | " + " | ".join(cells) + " |")
-
-
-def words(numbers_of: Sequence[float], factor: float) -> str:
-    """A difference with its interval."""
-    value, low, high = (factor * v for v in numbers_of)
-    return f"{value:+.2f} ({low:+.2f} to {high:+.2f})"
+    gaps = {
+        metric: [with_interval(systems[title][metric][1:], 1000) for title in shown]
+        for metric in metrics
+    }
+    print_table("less max softmax, x 1000 (95 %)", "metric", shown, gaps)

@@ -1,4 +1,4 @@
-"""The sets of inputs of the evidence: ordinary, attacked, foreign and damaged ones."""
+"""The input sets of the evidence: ordinary, attacked, foreign and corrupted."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from torch import Tensor
 import credibly as cr
 from credibly.attacks.pgd import PGD
 from credibly.io.fingerprints import digest_of_tensor
+from credibly.study import InputSet
 from credibly.study.corruptions import KINDS, Corruption
-from credibly.study.study import InputSet
-from experiments.evidence_subject import Labelled, Subject
+from experiments.evidence_subject import Subject
+from experiments.images import Images
 
 PAPER = {"cifar10": (0.01, 0.02, 0.03), "fashion-mnist": (0.02, 0.04, 0.06)}
 MILD = (0.001, 0.002, 0.004)
@@ -30,9 +31,9 @@ FEW_STEPS = {
         "initial_const": 0.3,
     },
 }
-"""Of Carlini-Wagner in foolbox, confidence 0: enough to cross the boundary with little to spare.
+"""Of Carlini-Wagner in foolbox, confidence 0: just enough to cross the decision boundary.
 
-Black pixels are at the end of its tanh, where steps have to be longer.
+Black pixels are in the flat end of its tanh, where steps have to be longer.
 """
 
 NEAR = "left-out classes"
@@ -40,11 +41,11 @@ NEAR = "left-out classes"
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many images of each kind; of the held-out slice all are used, and `held` of each other.
+    """How many images of each kind; the held-out slice is used completely.
 
     Attributes:
-        clean: test images; at most so many of the classes that were left out, too.
-        damaged: for each of the fifty sets.
+        clean: test images, and at most as many of left-out classes.
+        damaged: for each of the fifty corrupted sets.
         attacked: for each attack.
         foreign: for each set of outliers.
         held: for each set that is made from the held-out slice.
@@ -60,37 +61,37 @@ class Sizes:
 def measured_sets(
     clf: cr.Classifier, subject: Subject, dataset: str, sizes: Sizes
 ) -> dict[str, InputSet]:
-    """Clean images first, then everything else, each made when it is needed."""
-    x, y = subject.test.images, subject.test.labels
-    found = {"clean": InputSet(x[: sizes.clean], y[: sizes.clean], "ordinary")}
-    some = Labelled(x[: sizes.attacked], y[: sizes.attacked])
+    """Return clean images first, then all other sets, each made when it is needed."""
+    test = subject.test
+    clean, some = test[: sizes.clean], test[: sizes.attacked]
+    found = {"clean": InputSet(clean.pixels, clean.labels, "ordinary")}
     found |= attacked(clf, some, (*MILD, *PAPER[dataset]))
     found |= minimum_norm(clf, some, FEW_STEPS[dataset])
-    like = x[: sizes.foreign]
+    like = test.pixels[: sizes.foreign]
     makers = noises(like, seed=0) | {"inverted images": partial(inverted, like)}
     found |= outliers(makers, like)
     for name, images in subject.foreign.items():
         found[name] = InputSet(images[: sizes.foreign], None, "outliers")
     if subject.near is not None:
         found[NEAR] = InputSet(subject.near[: sizes.clean], None, "outliers")
-    return found | damaged(Labelled(x[: sizes.damaged], y[: sizes.damaged]), (1, 3, 5, 2, 4))
+    return found | damaged(test[: sizes.damaged], (1, 3, 5, 2, 4))
 
 
 def held_out_sets(
     clf: cr.Classifier, subject: Subject, dataset: str, sizes: Sizes
 ) -> dict[str, InputSet]:
-    """What defaults are chosen on: nothing here comes from test images."""
+    """Return the sets that defaults are chosen on: none of them uses test images."""
     data = subject.held_out
-    found = {"held-out": InputSet(data.images, data.labels, "ordinary")}
-    some = Labelled(data.images[: sizes.held], data.labels[: sizes.held])
+    found = {"held-out": InputSet(data.pixels, data.labels, "ordinary")}
+    some = data[: sizes.held]
     found |= attacked(clf, some, (*MILD[:2], PAPER[dataset][1]))
-    makers = noises(some.images, seed=1) | {"shuffled patches": partial(shuffled, some.images)}
-    return found | outliers(makers, some.images) | damaged(some, (2, 4))
+    makers = noises(some.pixels, seed=1) | {"shuffled patches": partial(shuffled, some.pixels)}
+    return found | outliers(makers, some.pixels) | damaged(some, (2, 4))
 
 
-def attacked(clf: cr.Classifier, data: Labelled, radii: tuple[float, ...]) -> dict[str, InputSet]:
-    """PGD of 100 steps, and one that stops at the boundary."""
-    x, y, base = data.images, data.labels, digest_of_tensor(data.images)
+def attacked(clf: cr.Classifier, data: Images, radii: tuple[float, ...]) -> dict[str, InputSet]:
+    """Return sets attacked by 100 steps of PGD, and by a PGD that stops at the boundary."""
+    x, y, base = data.pixels, data.labels, digest_of_tensor(data.pixels)
     found = {}
     for eps in radii:
         step = 0.005 if eps <= 0.01 else 0.01
@@ -104,14 +105,12 @@ def attacked(clf: cr.Classifier, data: Labelled, radii: tuple[float, ...]) -> di
     return found
 
 
-def minimum_norm(
-    clf: cr.Classifier, data: Labelled, steps: dict[str, float]
-) -> dict[str, InputSet]:
-    """Real minimum-norm attacks, where foolbox is installed."""
+def minimum_norm(clf: cr.Classifier, data: Images, steps: dict[str, float]) -> dict[str, InputSet]:
+    """Return sets attacked by minimum-norm attacks, if foolbox is installed."""
     if importlib.util.find_spec("foolbox") is None:
         print(f"left out, since foolbox is not installed: {', '.join(MINIMUM_NORM)}", flush=True)
         return {}
-    base = digest_of_tensor(data.images)
+    base = digest_of_tensor(data.pixels)
     return {
         title: InputSet(
             partial(nearest, clf, data, name, steps), data.labels, "attacked",
@@ -121,17 +120,17 @@ def minimum_norm(
     }  # fmt: skip
 
 
-def nearest(clf: cr.Classifier, data: Labelled, name: str, steps: dict[str, float]) -> Tensor:
-    """The nearest inputs of another class than the true one that an attack finds."""
+def nearest(clf: cr.Classifier, data: Images, name: str, steps: dict[str, float]) -> Tensor:
+    """Return the nearest misclassified inputs that an attack finds."""
     found = cr.attacks.minimum_norm_attacks(
-        clf, data.images, bounds=(0.0, 1.0), attacks=[name], labels=data.labels,
+        clf, data.pixels, bounds=(0.0, 1.0), attacks=[name], labels=data.labels,
         settings={MINIMUM_NORM["Carlini-Wagner"]: steps}, chunk_size=500,
     )  # fmt: skip
     return found[name]
 
 
 def stops_at_the_boundary(clf: cr.Classifier, x: Tensor, y: Tensor) -> Tensor:
-    """Small steps up the loss, each image left alone once its class has changed (L_inf)."""
+    """Take small L_inf steps up the loss, and stop each image once its class has changed."""
     current, open_rows = x.clone(), torch.ones_like(y, dtype=torch.bool)
     step = PGD(eps=1.0, steps=1, step_size=0.0005, bounds=(0.0, 1.0), random_start=False,
                chunk_size=1000)  # fmt: skip
@@ -148,22 +147,22 @@ def stops_at_the_boundary(clf: cr.Classifier, x: Tensor, y: Tensor) -> Tensor:
 
 
 def outliers(makers: dict[str, Callable[[], Tensor]], like: Tensor) -> dict[str, InputSet]:
-    """Sets without labels."""
+    """Return sets without labels."""
     base = digest_of_tensor(like)
     return {
-        name: InputSet(make, None, "outliers", f"{name} {described(make)} of {base}")
+        name: InputSet(make, None, "outliers", f"{name} {describe(make)} of {base}")
         for name, make in makers.items()
     }
 
 
-def described(make: Callable[[], Tensor]) -> str:
-    """Settings of a maker, in words."""
+def describe(make: Callable[[], Tensor]) -> str:
+    """Return the function and the settings that make a set."""
     assert isinstance(make, partial)
     return f"{make.func.__name__} {sorted(make.keywords.items())}"
 
 
 def noises(like: Tensor, *, seed: int) -> dict[str, Callable[[], Tensor]]:
-    """Noise of two kinds."""
+    """Return makers of uniform and Gaussian noise."""
     return {
         "uniform noise": partial(noise, like, uniform=True, seed=seed),
         "Gaussian noise": partial(noise, like, uniform=False, seed=seed),
@@ -171,7 +170,7 @@ def noises(like: Tensor, *, seed: int) -> dict[str, Callable[[], Tensor]]:
 
 
 def noise(like: Tensor, *, uniform: bool, seed: int) -> Tensor:
-    """Noise of the shape of images."""
+    """Return noise in the shape of some images."""
     generator = torch.Generator().manual_seed(seed)
     if uniform:
         return torch.rand(like.shape, generator=generator).to(like)
@@ -179,12 +178,12 @@ def noise(like: Tensor, *, uniform: bool, seed: int) -> Tensor:
 
 
 def inverted(like: Tensor) -> Tensor:
-    """White for black."""
+    """Swap black and white."""
     return 1 - like
 
 
 def shuffled(like: Tensor, *, parts: int = 4) -> Tensor:
-    """Images cut in parts x parts patches, each image in a random order of its own."""
+    """Cut images into parts x parts patches and shuffle those of each image."""
     n, channels, height, width = like.shape
     assert height % parts == 0
     assert width % parts == 0
@@ -197,14 +196,14 @@ def shuffled(like: Tensor, *, parts: int = 4) -> Tensor:
     return back.reshape(like.shape).contiguous()
 
 
-def damaged(data: Labelled, severities: tuple[int, ...]) -> dict[str, InputSet]:
-    """Ten kinds of damage at some severities."""
-    base = digest_of_tensor(data.images)
+def damaged(data: Images, severities: tuple[int, ...]) -> dict[str, InputSet]:
+    """Return ten kinds of corruption at some severities."""
+    base = digest_of_tensor(data.pixels)
     found = {}
     for severity in severities:
         for kind in KINDS:
             damage = Corruption(kind, severity)
-            make = partial(damage, data.images)
+            make = partial(damage, data.pixels)
             source = f"{damage!r} of {base}"
             found[f"{kind} {severity}"] = InputSet(make, data.labels, "shifted", source)
     return found

@@ -1,9 +1,9 @@
-"""Tables for docs/scores.md from the parts of a study that experiments/evidence.py made.
+"""Tables for docs/scores.md, from the parts of a study that experiments/evidence.py made.
 
 python -m experiments.evidence_tables FOLDER --out results/evidence-NAME.json
 python -m experiments.evidence_tables FOLDER --choose
 
-With --choose, candidates for the defaults are ranked on the held-out sets only; otherwise the test
+With --choose, candidates for the defaults are ranked on the held-out sets only. Otherwise the test
 sets are measured, with all scales from the held-out slice.
 """
 
@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from credibly.study.study import Rows
+from credibly.study.rows import Rows, study_settings
 from experiments.evidence_choose import choose
+from experiments.evidence_chosen import folder as chosen_folder
 from experiments.evidence_columns import Scale, outlier_columns, read_parts, tamper_columns
 from experiments.evidence_detection import detection
 from experiments.evidence_failures import Draws, failures
@@ -42,7 +43,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def measured(rows: Mapping[str, Rows], scale: Scale, plan: Draws) -> dict[str, Any]:
-    """Everything about the test sets."""
+    """Measure the test sets."""
     return {
         "sets": {name: facts(part) for name, part in rows.items()},
         "failures": failures(rows, scale, plan),
@@ -52,15 +53,16 @@ def measured(rows: Mapping[str, Rows], scale: Scale, plan: Draws) -> dict[str, A
 
 
 def about(folder: Path, plan: Draws) -> dict[str, Any]:
-    """What was studied, and how the intervals were drawn."""
-    study = json.loads((folder / "study.json").read_text("utf-8"))
-    chosen = json.loads((folder / "chosen.json").read_text("utf-8"))
+    """Return what was studied, and how the intervals were drawn."""
+    study = study_settings(folder)
+    begun = chosen_folder(folder).read()
+    chosen = {**begun["resolved"], **begun["settings"]}
     known = {key: study[key] for key in ("model", "solver", "gamma", "baselines")}
     return {**known, "chosen on held-out": chosen, "resamples": plan.resamples, "seed": plan.seed}
 
 
 def facts(part: Rows) -> dict[str, Any]:
-    """Size and accuracies of a set."""
+    """Return the size and the accuracies of a set."""
     known: dict[str, Any] = {
         "kind": part.kind,
         "images": len(part.labels),
@@ -74,7 +76,7 @@ def facts(part: Rows) -> dict[str, Any]:
 
 
 def short(value: Any) -> Any:
-    """Five digits of every number, and null for what is none: the file stays small."""
+    """Round to five digits, and replace infinity and NaN by None."""
     if isinstance(value, Mapping):
         return {name: short(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

@@ -1,17 +1,16 @@
-"""Fashion-MNIST from its published IDX files, checked byte for byte."""
+"""Read Fashion-MNIST from its published IDX files, and check every byte."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from credibly.errors import FileFormatError
-from experiments.idx import idx_bytes, parse_idx
+from experiments.idx import find_idx, idx_bytes, parse_idx
+from experiments.images import Images, as_pixels
 
 SHA256 = {
     "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
@@ -23,44 +22,24 @@ SHA256 = {
 MEAN, STD = (0.2860,), (0.3530,)
 
 
-@dataclass(frozen=True)
-class Split:
-    """Images as published (uint8, N x 28 x 28) and their labels (uint8, N)."""
-
-    raw_images: np.ndarray
-    raw_labels: np.ndarray
-
-    @property
-    def images(self) -> Tensor:
-        """Pixels in [0, 1], float32, N x 1 x 28 x 28."""
-        return torch.from_numpy(self.raw_images.copy()).unsqueeze(1).float() / 255
-
-    @property
-    def labels(self) -> Tensor:
-        """Class indices, int64."""
-        return torch.from_numpy(self.raw_labels.copy()).long()
-
-
-def load(folder: str | Path, *, train: bool) -> Split:
-    """Read one split from `folder`, which holds the four IDX files, gzipped or not."""
-    prefix = "train" if train else "t10k"
-    return Split(
-        _checked(Path(folder), f"{prefix}-images-idx3-ubyte"),
-        _checked(Path(folder), f"{prefix}-labels-idx1-ubyte"),
-    )
+def load(folder: str | Path, part: str) -> Images:
+    """Read the part 'train' or 'test' from a folder of the four files, gzipped or not."""
+    prefix = {"train": "train", "test": "t10k"}[part]
+    pixels = as_pixels(_checked(Path(folder), f"{prefix}-images-idx3-ubyte"))
+    labels = _checked(Path(folder), f"{prefix}-labels-idx1-ubyte")
+    return Images(pixels, torch.from_numpy(labels.astype(np.int64)))
 
 
 def _checked(folder: Path, name: str) -> np.ndarray:
-    candidates = [path for path in (folder / name, folder / f"{name}.gz") if path.exists()]
-    if not candidates:
-        message = (
-            f"{folder} holds neither {name} nor {name}.gz. Fashion-MNIST is published as four IDX "
-            "files; Debian's package dataset-fashion-mnist carries them."
-        )
-        raise FileNotFoundError(message)
-    content = idx_bytes(candidates[0])
+    path = find_idx(
+        name,
+        [folder],
+        remedy="Fashion-MNIST is published as four IDX files; Debian's package "
+        "dataset-fashion-mnist has them.",
+    )
+    content = idx_bytes(path)
     digest = hashlib.sha256(content).hexdigest()
     if digest != SHA256[name]:
-        message = f"{candidates[0]}: SHA-256 is {digest}, not the published {SHA256[name]}."
+        message = f"{path}: SHA-256 is {digest}, not the published {SHA256[name]}."
         raise FileFormatError(message)
-    return parse_idx(content, name=str(candidates[0]))
+    return parse_idx(content, name=str(path))

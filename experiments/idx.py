@@ -1,4 +1,4 @@
-"""Reader of the IDX format, in which MNIST and Fashion-MNIST are published."""
+"""Read the IDX format, in which MNIST and Fashion-MNIST are published."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gzip
 import math
 import struct
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +20,23 @@ _LARGEST = 1 << 31
 """Bytes; a header that announces more is a damaged file, not a data set."""
 
 
+def find_idx(name: str, folders: Sequence[Path], *, remedy: str) -> Path:
+    """Return the first file of this name, gzipped or not, in some folders."""
+    places = [folder / (name + end) for folder in folders for end in ("", ".gz")]
+    for path in places:
+        if path.exists():
+            return path
+    where = " nor in ".join(str(folder) for folder in folders)
+    raise FileNotFoundError(f"neither {name} nor {name}.gz is in {where}. {remedy}")
+
+
 def read_idx(path: str | Path) -> NDArray[np.uint8]:
     """Read an IDX file of unsigned bytes, gzipped or not."""
     return parse_idx(idx_bytes(path), name=str(path))
 
 
 def idx_bytes(path: str | Path) -> bytes:
-    """Give the bytes of an IDX file, unzipped: what published checksums are made of."""
+    """Return the bytes of an IDX file, unzipped: published checksums are of these."""
     content = Path(path).read_bytes()
     if content[:2] != b"\x1f\x8b":
         return content
@@ -51,7 +62,7 @@ def _header(content: bytes, name: str) -> tuple[tuple[int, ...], int]:
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UNSIGNED_BYTE:
         raise FileFormatError(
             f"{name}: not an IDX file of unsigned bytes; it starts with {content[:4].hex()!r} "
-            "where '000008' and the number of dimensions should stand."
+            "and not with '000008' and the number of dimensions."
         )
     dimensions = content[3]
     offset = 4 + 4 * dimensions

@@ -1,4 +1,4 @@
-"""What numbers are made with, to be kept beside them."""
+"""Versions and device, recorded with every result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from credibly.errors import InvalidArgumentError
 
 
 def stamp(device: str) -> dict[str, str]:
-    """What the numbers are made with."""
+    """Return versions and device; refuse a device that is not there."""
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts that it has it

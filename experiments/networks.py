@@ -1,7 +1,7 @@
 """Trained networks in files: weights as safetensors, facts in the metadata.
 
-A file's metadata has `arch` ("resnet18, no max-pool", "resnet18, max-pool" or "densenet169"),
-`mean` and `std`, one number a channel with commas between, and whatever its maker wrote.
+The metadata has `arch` ("resnet18, no max-pool", "resnet18, max-pool" or "densenet169"), `mean` and
+`std` (comma-separated, one number per channel), and the facts that training wrote.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from credibly.attacks.box import Box
 from credibly.errors import FileFormatError
-from credibly.io.tensor_files import save_tensors
+from credibly.io.files import load_tensors, save_tensors
 from experiments import densenet169, resnet18
 from experiments.densenet169 import DenseNet169
 from experiments.resnet18 import ResNet18
 
 
 class Affine(nn.Module):
-    """(x - mean) / std, channel by channel, before a network."""
+    """A network on (x - mean) / std, per channel."""
 
     def __init__(self, net: nn.Module, mean: Tensor, std: Tensor) -> None:
         super().__init__()
@@ -36,7 +35,7 @@ class Affine(nn.Module):
 
 @dataclass(frozen=True)
 class Trained:
-    """A network on normalised inputs with its statistics, ready for use."""
+    """A network on normalised inputs, with the statistics of the normalisation."""
 
     name: str
     bare: nn.Module
@@ -54,21 +53,21 @@ class Trained:
         return self.bare if space == "normalised" else Affine(self.bare, self.mean, self.std).eval()
 
     def to_space(self, space: str, pixels: Tensor) -> Tensor:
-        """Pixels in [0, 1] in the units of a space."""
+        """Convert pixels in [0, 1] to the units of a space."""
         if space == "pixel":
             return pixels
         mean, std = (v.to(pixels).reshape(1, -1, 1, 1) for v in (self.mean, self.std))
         return (pixels - mean) / std
 
     def bounds(self, space: str) -> tuple[Tensor | float, Tensor | float]:
-        """Where a space's images end: those of pixels 0 and 1."""
+        """Return the bounds of a space: those of the pixels 0 and 1."""
         if space == "pixel":
             return 0.0, 1.0
         shape = (-1, 1, 1)
         return (-self.mean / self.std).reshape(shape), ((1 - self.mean) / self.std).reshape(shape)
 
     def box(self, space: str) -> Box:
-        """The same as plain numbers, exactly, as attacks take them."""
+        """Return the same bounds as plain numbers, for attacks."""
         low, high = (
             tuple(end.flatten().tolist()) if isinstance(end, Tensor) else end
             for end in self.bounds(space)
@@ -77,15 +76,21 @@ class Trained:
 
 
 def build(arch: str, *, channels: int, classes: int) -> nn.Module:
-    """A network with random weights."""
+    """Build a network with random weights."""
     if arch.startswith("densenet169"):
         return DenseNet169(channels=channels, classes=classes)
     return ResNet18(channels=channels, classes=classes, max_pool="no max-pool" not in arch)
 
 
 def load(path: Path, device: str | torch.device = "cpu") -> Trained:
-    """A network from a file, its norms folded where they can be, without gradients by weights."""
-    facts, weights = _content(path)
+    """Load a network, with folded norms where possible, and without gradients of the weights."""
+    weights, facts = load_tensors(path)
+    missing = [name for name in ("arch", "mean", "std") if name not in facts]
+    if missing:
+        message = (
+            f"{path} does not name its {', '.join(missing)}: experiments.train did not make it"
+        )
+        raise FileFormatError(message)
     folded = folded_norms(_filled(path, facts["arch"], weights).eval()).requires_grad_(False)
     mean, std = (_numbers(path, facts, name) for name in ("mean", "std"))
     ready = folded.to(device).to(memory_format=torch.channels_last)
@@ -93,7 +98,7 @@ def load(path: Path, device: str | torch.device = "cpu") -> Trained:
 
 
 def _filled(path: Path, arch: str, weights: dict[str, Tensor]) -> nn.Module:
-    """The architecture with the weights of a file; others are refused in words."""
+    """Build the architecture with the weights of a file, or say why they do not fit."""
     weights = {k: v.float() if v.is_floating_point() else v for k, v in weights.items()}
     stem = next((weights[k] for k in ("conv1.weight", "stem.weight") if k in weights), None)
     if stem is None or "fc.bias" not in weights:
@@ -116,37 +121,16 @@ def _not_of(path: Path, arch: str, why: str) -> FileFormatError:
 
 
 def _numbers(path: Path, facts: dict[str, str], name: str) -> Tensor:
-    """Numbers of the metadata, one a channel."""
+    """Read the metadata's numbers, one per channel."""
     try:
         return torch.tensor([float(v) for v in facts[name].split(",")])
     except ValueError as error:
-        message = f"{path}: its {name} is no list of numbers: {facts[name]!r}"
+        message = f"{path}: its {name} is not a list of numbers: {facts[name]!r}"
         raise FileFormatError(message) from error
-
-
-def tensors_in(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Metadata and tensors of a safetensors file; of a broken one it is said which."""
-    try:
-        with safe_open(path, "pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return dict(file.metadata() or {}), tensors
-    except SafetensorError as error:
-        message = f"{path} is no whole safetensors file ({error}). Train or copy it again."
-        raise FileFormatError(message) from error
-
-
-def _content(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Metadata and weights; a file that holds no network is refused in words."""
-    facts, weights = tensors_in(path)
-    missing = [name for name in ("arch", "mean", "std") if name not in facts]
-    if missing:
-        message = f"{path} does not say its {', '.join(missing)}: experiments.train did not make it"
-        raise FileFormatError(message)
-    return facts, weights
 
 
 def folded_norms(net: nn.Module) -> nn.Module:
-    """The same function with fewer batch norms."""
+    """Fold batch norms into convolutions; the function stays the same."""
     if isinstance(net, DenseNet169):
         return densenet169.fold_norms(net)
     assert isinstance(net, ResNet18)
@@ -154,7 +138,7 @@ def folded_norms(net: nn.Module) -> nn.Module:
 
 
 def save(path: Path, net: nn.Module, facts: dict[str, str]) -> None:
-    """Write weights in half precision, as `load` reads them."""
+    """Write weights in half precision, for `load`."""
     half = {
         name: (value.half() if value.is_floating_point() else value).contiguous().cpu()
         for name, value in net.state_dict().items()

@@ -8,7 +8,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 
 class BasicBlock(nn.Module):
-    """Two normalised 3x3 convolutions beside a shortcut."""
+    """Two normalised 3x3 convolutions and a shortcut."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """Four stages of two blocks; a 3x3 stem of stride 1, as is usual below 64 pixels."""
+    """Four stages of two blocks, with a 3x3 stem of stride 1, as usual for small images."""
 
     def __init__(self, *, channels: int, classes: int = 10, max_pool: bool) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ def _stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
 
 
 def fold_norms(net: ResNet18) -> ResNet18:
-    """The same function with every batch norm inside its convolution: a third fewer kernels."""
+    """Fold every batch norm into its convolution: a third fewer kernels."""
     net.conv1, net.bn1 = fuse_conv_bn_eval(net.conv1, net.bn1), nn.Identity()
     for block in net.modules():
         if not isinstance(block, BasicBlock):

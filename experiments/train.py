@@ -1,11 +1,11 @@
-"""Train a network of the experiments; a run that was stopped goes on where it was.
+"""Train a network of the experiments; an interrupted run continues where it stopped.
 
     python -m experiments.train cifar10-resnet18 --seed 0 --data FOLDER --out checkpoints
 
 Writes checkpoints/NAME-seed0.safetensors with the recipe and the accuracies in its metadata. The
-last 2000 training images are not trained on (`--held-out`): choices are made on them. The test
-set is looked at once, when training is over. A run is stored after the epoch that ends a minute,
-and goes on from there if the same command is given again.
+last 2000 training images are held out for choices (`--held-out`). The test set is used once, after
+training. The state is stored about once a minute, after an epoch; the same command continues from
+there.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ import torch
 from torch import nn
 
 import credibly
-from credibly.io.tensor_files import save_tensors
+from credibly.io.files import load_metadata, load_tensors, save_tensors, whole_file
 from experiments import networks
+from experiments.datasets import MOMENTS
+from experiments.images import Images
 from experiments.made_with import stamp
-from experiments.recipes import HELD_OUT, MOMENTS, RECIPES, Data, Images, Recipe, load_data
+from experiments.recipes import HELD_OUT, RECIPES, Data, Recipe, load_data
 from experiments.training_step import Step, plan_epoch, runner
 
 Saying = Callable[[str], None]
@@ -33,7 +35,7 @@ Saying = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Run:
-    """One training: a recipe, a seed, and where it is kept."""
+    """One training: a recipe, a seed, and a folder."""
 
     name: str
     recipe: Recipe
@@ -50,11 +52,11 @@ class Run:
 
     @property
     def unfinished(self) -> Path:
-        """Weights and Adam's memory after the last stored epoch."""
+        """Weights and the state of Adam after the last stored epoch."""
         return self.out / f"{self.name}-seed{self.seed}.unfinished.safetensors"
 
     def settings(self, data: Data) -> str:
-        """What must agree for a run to be gone on with."""
+        """Everything that must agree before a run is continued."""
         sizes = {"trained_on": len(data.train), "held_out": data.kept_back}
         recipe = asdict(self.recipe)
         if not recipe["decoupled"]:
@@ -63,7 +65,7 @@ class Run:
 
 
 def train(run: Run, data: Data, say: Saying = print) -> Path:
-    """Train to the end, measure, write; a run that was finished is left as it is."""
+    """Train to the end, measure, write; a finished run is left as it is."""
     run.out.mkdir(parents=True, exist_ok=True)
     settings = run.settings(data)
     if _finished(run, settings):
@@ -83,16 +85,15 @@ def train(run: Run, data: Data, say: Saying = print) -> Path:
                                "seconds": f"{now - clock:.1f}"})  # fmt: skip
             stored = now
     facts = _facts(run, data, step, time.perf_counter() - clock)
-    aside = run.target.with_suffix(".part")  # nobody takes a file without its accuracies
-    networks.save(aside, step.net, facts)
-    trained = networks.load(aside, run.device)  # as users get it: rounded to half precision
-    measured = {
-        f"{part}_accuracy": f"{accuracy(trained, images):.4f}"
-        for part, images in (("held_out", data.held_out), ("test", data.test))
-        if len(images)
-    }
-    networks.save(aside, step.net, {**facts, **measured})
-    aside.replace(run.target)
+    with whole_file(run.target) as aside:  # a file appears only with its accuracies
+        networks.save(aside, step.net, facts)
+        trained = networks.load(aside, run.device)  # as users load it: in half precision
+        measured = {
+            f"{part}_accuracy": f"{accuracy(trained, images):.4f}"
+            for part, images in (("held_out", data.held_out), ("test", data.test))
+            if len(images)
+        }
+        networks.save(aside, step.net, {**facts, **measured})
     run.unfinished.unlink(missing_ok=True)
     say(f"{run.target}: {measured}")
     return run.target
@@ -107,12 +108,11 @@ def _step(run: Run, data: Data) -> Step:
     mean, std = (
         torch.tensor(v, device=run.device).reshape(1, -1, 1, 1) for v in MOMENTS[run.recipe.dataset]
     )
-    images = Images(data.train.pixels.to(run.device), data.train.labels.to(run.device))
-    return Step(net, images, run.recipe, mean, std, run.compiled)
+    return Step(net, data.train.to(run.device), run.recipe, mean, std, run.compiled)
 
 
 def _epoch(run: Run, step: Step, once: Callable[[], None], epoch: int) -> float:
-    """Each image once; the order depends on seed and epoch alone, so it survives a stop."""
+    """Train on each image once; the order depends on seed and epoch alone, so runs can continue."""
     generator = torch.Generator().manual_seed(1_000_003 * run.seed + epoch)
     plans = plan_epoch(len(step.images), run.recipe, generator).to(run.device)
     step.total.zero_()
@@ -125,13 +125,13 @@ def _epoch(run: Run, step: Step, once: Callable[[], None], epoch: int) -> float:
 
 
 def _finished(run: Run, settings: str) -> bool:
-    """Whether the network is there; another one of this name is not replaced.
+    """Return whether the network is there; a different one of this name is not replaced.
 
-    Figures know a network by its bytes. Trained again it would be another.
+    Figures identify a network by its bytes, and a second training would give other bytes.
     """
     if not run.target.exists():
         return False
-    made_by = networks.tensors_in(run.target)[0].get("recipe")
+    made_by = load_metadata(run.target).get("recipe")
     if made_by != settings:
         message = (
             f"{run.target} is there and was made with other settings ({made_by}); move it away, or "
@@ -143,30 +143,28 @@ def _finished(run: Run, settings: str) -> bool:
 
 def _store(run: Run, step: Step, facts: dict[str, str]) -> None:
     state = {name: value.contiguous().cpu() for name, value in step.state().items()}
-    fresh = run.unfinished.with_suffix(".part")
-    save_tensors(state, fresh, metadata=facts)
-    fresh.replace(run.unfinished)
+    save_tensors(state, run.unfinished, metadata=facts)
 
 
 def _resume(run: Run, step: Step, settings: str, say: Saying) -> tuple[int, float]:
-    """Epochs that are done, and the seconds they took."""
+    """Return how many epochs are done, and the seconds they took."""
     if not run.unfinished.exists():
         return 0, 0.0
-    facts, state = networks.tensors_in(run.unfinished)
+    state, facts = load_tensors(run.unfinished)
     if facts.get("settings") != settings:
         message = (
             f"{run.unfinished} was begun with other settings ({facts.get('settings')}); remove it "
-            f"to begin anew with {settings}."
+            f"to start again with {settings}."
         )
         raise ValueError(message)
     step.restore(state)
-    say(f"going on after epoch {facts['epoch']}")
+    say(f"continuing after epoch {facts['epoch']}")
     return int(facts["epoch"]), float(facts.get("seconds", 0))
 
 
 @torch.no_grad()
 def accuracy(trained: networks.Trained, images: Images) -> float:
-    """Share of images whose largest logit is the label's."""
+    """Return the share of images whose largest logit is that of the label."""
     net: nn.Module = trained.net
     hits = [
         net(x.to(trained.mean.device).float() / 255).argmax(1).cpu() == y
@@ -209,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
-        print("\nstopped; the same command goes on from the last epoch that was stored")
+        print("\nstopped; the same command continues from the last stored epoch")
         sys.exit(130)
 
 
@@ -222,7 +220,7 @@ def _positive(text: str) -> int:
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -235,10 +233,10 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--seed", type=int, default=0, help="of weights, order and crops; default %(default)s")
     add("--epochs", type=_positive, help="instead of the recipe's")
     add("--held-out", type=int, default=HELD_OUT, metavar="IMAGES",
-        help="of the training set that are not trained on, its last ones; default %(default)s, the "
-        "published CIFAR-10 networks of the paper's figures have 0")  # fmt: skip
+        help="how many images at the end of the training set to hold out; default %(default)s; "
+        "the published CIFAR-10 networks of the paper's figures have 0")  # fmt: skip
     add("--decoupled", type=float, metavar="DECAY",
-        help="weight decay, taken from the weights themselves")  # fmt: skip
+        help="weight decay, subtracted from the weights and not added to the gradient")  # fmt: skip
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="here %(default)s")
     add("--compile", action="store_true", help="fuse layers with torch.compile")
     return parser.parse_args(arguments)

@@ -2,8 +2,8 @@
 
     python -m experiments.train_sample --data FOLDER_OF_IDX_FILES
 
-Every choice below was fixed before the test set was looked at; the accuracy on the 10,000 test
-images is measured once, at the end, and written into the weights' metadata.
+Every choice below was fixed before the test set was used. The accuracy on the 10,000 test images is
+measured once, at the end, and written into the metadata of the weights.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from credibly.data.small_resnet import Block, SmallResNet
-from credibly.io.tensor_files import save_tensors
+from credibly.io.files import save_tensors
 from experiments import fashion_mnist
 
 OUT = Path(__file__).parents[1] / "src" / "credibly" / "data" / "embedded"
@@ -67,7 +67,7 @@ def train(net: nn.Module, images: Tensor, labels: Tensor, *, epochs: int, seed: 
 
 
 def fold_norms(net: SmallResNet) -> dict[str, Tensor]:
-    """Give the weights of the same function without its batch norms."""
+    """Return the weights of the same function without batch norms."""
     net.eval()
     net.stem = fuse_conv_bn_eval(net.stem, net.stem_norm)
     net.stem_norm = nn.Identity()
@@ -81,7 +81,7 @@ def fold_norms(net: SmallResNet) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def accuracy(net: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Share of images whose largest logit is the label's."""
+    """Return the share of images whose largest logit is that of the label."""
     hits = [
         (net(x).argmax(1) == y).float()
         for x, y in zip(images.split(500), labels.split(500), strict=True)
@@ -100,15 +100,14 @@ def main() -> None:
     settings = parser.parse_args()
 
     torch.manual_seed(settings.seed)
-    train_split = fashion_mnist.load(settings.data, train=True)
-    test_split = fashion_mnist.load(settings.data, train=False)
+    known, test = (fashion_mnist.load(settings.data, part) for part in ("train", "test"))
     net = SmallResNet(width=settings.width, norm=nn.BatchNorm2d)
     net = net.to(memory_format=torch.channels_last)
-    train(net, train_split.images, train_split.labels, epochs=settings.epochs, seed=settings.seed)
+    train(net, known.pixels, known.labels, epochs=settings.epochs, seed=settings.seed)
     weights = fold_norms(net)
     folded = SmallResNet(width=settings.width).eval()
     folded.load_state_dict(weights)
-    measured = accuracy(folded, test_split.images, test_split.labels)
+    measured = accuracy(folded, test.pixels, test.labels)
     print(f"test accuracy {measured:.4f}")
 
     settings.out.mkdir(parents=True, exist_ok=True)
@@ -119,10 +118,11 @@ def main() -> None:
         "test_accuracy": f"{measured:.4f}",
     }
     save_tensors(weights, settings.out / "weights.safetensors", metadata=facts)
+    sample = test[:SAMPLE_SIZE].as_bytes()
     np.savez_compressed(
         settings.out / "images.npz",
-        images=test_split.raw_images[:SAMPLE_SIZE],
-        labels=test_split.raw_labels[:SAMPLE_SIZE],
+        images=sample.pixels[:, 0].numpy(),
+        labels=sample.labels.byte().numpy(),
     )
 
 

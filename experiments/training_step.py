@@ -1,6 +1,6 @@
 """One step of training, and the same step captured as a CUDA graph.
 
-At batches of 250 small images a GPU waits for Python. Captured once, a whole step (choice of
+At batches of 250 small images a GPU waits for Python. As a captured graph, a whole step (choice of
 images, augmentation, forward, backward, Adam) is one launch.
 """
 
@@ -13,16 +13,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
-from experiments.recipes import Images, Recipe
+from experiments.images import Images
+from experiments.recipes import Recipe
 
 PADDING = 4
 WARM_UP = 3  # steps before a capture: cuDNN and Adam set up what they need
 
 
 def plan_epoch(count: int, recipe: Recipe, generator: torch.Generator) -> Tensor:
-    """For each step (4, batch): which images, how far shifted down and right, whether flipped.
+    """Draw for each step (4, batch): images, shifts down and right, and flips.
 
-    Drawn on the CPU, whatever trains: a seed means the same order and crops everywhere.
+    Drawn on the CPU, so that a seed gives the same order and crops on every device.
     """
     steps = count // recipe.batch
     order = torch.randperm(count, generator=generator)[: steps * recipe.batch]
@@ -34,7 +35,7 @@ def plan_epoch(count: int, recipe: Recipe, generator: torch.Generator) -> Tensor
 
 
 def augmented(padded: Tensor, plan: Tensor) -> Tensor:
-    """The planned crops of padded images, in floating point between 0 and 1."""
+    """Return the planned crops of padded images, in [0, 1]."""
     which, down, right, flip = plan
     size = padded.shape[2] - 2 * PADDING
     along = torch.arange(size, device=padded.device)
@@ -65,7 +66,7 @@ class Step:
         self.rate = torch.tensor(self.recipe.rate, device=device)
         self.total = torch.zeros((), device=device)
         self.padded = pad(self.images.pixels, (PADDING,) * 4)
-        # fuses norms and activations: worth its minutes of compiling in long runs only
+        # fuses norms and activations; compiling takes minutes, so use it for long runs only
         self.forward = torch.compile(self.net, dynamic=False) if self.compiled else self.net
         on_gpu = device.type == "cuda"
         self.optimizer = torch.optim.Adam(
@@ -74,7 +75,7 @@ class Step:
         )  # fmt: skip
 
     def run(self) -> None:
-        """One update of the weights by the images of `plan`, with the step size `rate`."""
+        """Update the weights once, with the images of `plan` and the step size `rate`."""
         x = (augmented(self.padded, self.plan) - self.mean) / self.std
         x = x.contiguous(memory_format=torch.channels_last)
         labels = self.images.labels[self.plan[0]]
@@ -87,7 +88,7 @@ class Step:
         self.total += loss.detach()
 
     def state(self) -> dict[str, Tensor]:
-        """Weights and Adam's memory by name, the tensors themselves."""
+        """Return the tensors of the weights and of Adam's state, by name."""
         found = {f"net.{name}": value for name, value in self.net.state_dict().items()}
         for name, weight in self.net.named_parameters():
             for key, value in self.optimizer.state.get(weight, {}).items():
@@ -96,13 +97,13 @@ class Step:
 
     @torch.no_grad()
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Put values back into the tensors in use; what a state does not know becomes zero."""
+        """Copy values into the tensors in use; those that are missing become zero."""
         for name, value in self.state().items():
             value.copy_(state[name]) if name in state else value.zero_()
 
 
 def runner(step: Step) -> Callable[[], None]:
-    """The step as a function: captured on a GPU, plain elsewhere. The weights stay as they are."""
+    """Return the step as a function, captured on a GPU; the weights do not change."""
     kept = {name: value.clone() for name, value in step.state().items()}
     if not step.plan.is_cuda:
         _try_once(step, kept)
@@ -122,6 +123,6 @@ def runner(step: Step) -> Callable[[], None]:
 
 
 def _try_once(step: Step, kept: dict[str, Tensor]) -> None:
-    """Make Adam's memory, so that a stored one can be put in."""
+    """Create Adam's state, so that a stored one can be copied into it."""
     step.run()
     step.restore(kept)

@@ -1,4 +1,4 @@
-"""Deterministic tests on two cores."""
+"""Deterministic tests on two cores; `--device cuda` runs what can use a GPU on it."""
 
 import hypothesis
 import pytest
@@ -6,6 +6,15 @@ import torch
 
 hypothesis.settings.register_profile("default", deadline=None, max_examples=25, derandomize=True)
 hypothesis.settings.load_profile("default")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--device", default="cpu", help="where tests/device computes, such as cuda")
+
+
+@pytest.fixture
+def device(request):
+    return torch.device(request.config.getoption("--device"))
 
 
 @pytest.fixture(autouse=True)

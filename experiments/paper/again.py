@@ -1,11 +1,11 @@
-"""How near a run of one's own comes to the published one: verdicts, and numbers with an interval.
+"""Compare a run with the published one: verdicts, and numbers with an interval.
 
     make paper CHECKPOINTS=FOLDER CIFAR10=FOLDER FASHION_MNIST=FOLDER OUT=mine
     python -m experiments.paper.again mine
 
-Two runs with the same networks and settings differ where a GPU adds up in another order, in TF32.
-How much that matters is told in half-widths of the published 95 % intervals. Those are about other
-images; both runs have the same ones, so most numbers should be equal or nearly so.
+Two runs with the same networks and settings differ because a GPU adds in another order, in TF32.
+Differences are given in half-widths of the published 95 % intervals. The intervals are over images,
+and both runs have the same images, so most numbers should be equal or nearly equal.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 
 from credibly.errors import CrediblyError, FileFormatError
 from experiments.paper import settings
+from experiments.paper.adaptive import spaces
 from experiments.paper.files import read_figure, read_json
-from experiments.paper.knowing import spaces
 
 PUBLISHED = Path("results/paper")
 HEAD = (
@@ -31,7 +31,7 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Pair:
-    """One number of two runs, the first with its interval; None if the other run lacks it."""
+    """One number of two runs, the first with its interval; None if the other run has none."""
 
     name: str
     published: tuple[float, float, float]
@@ -39,7 +39,7 @@ class Pair:
 
     @property
     def within(self) -> bool:
-        """Whether it lies in the published interval, which may reach further to one side."""
+        """Whether it lies in the published interval, which need not be symmetric."""
         _, low, high = self.published
         return self.again is not None and low <= self.again <= high
 
@@ -54,7 +54,7 @@ class Pair:
         return 2 * abs(self.again - middle) / (high - low) if high > low else math.inf
 
     def words(self) -> str:
-        """Both numbers."""
+        """Format both numbers."""
         here = "none" if self.again is None else f"{self.again:.4g}"
         return f"{self.name}: {self.published[0]:.4g}, {here}"
 
@@ -76,13 +76,13 @@ def pairs(published: Any, again: Any, name: str = "") -> Iterator[Pair]:
 
 
 def title(value: Any, place: int) -> str:
-    """How one of a list is called: by its name, where it has one."""
+    """Return the name of an item of a list, or its place if it has none."""
     named = isinstance(value, Mapping) and "name" in value
     return f"({value['name']})" if named else str(place)
 
 
 def is_interval(value: Any) -> bool:
-    """Whether this is [number, low, high]."""
+    """Return whether this is [number, low, high]."""
     if not isinstance(value, list) or len(value) != 3:
         return False
     return all(isinstance(number, int | float) for number in value) and (
@@ -91,7 +91,7 @@ def is_interval(value: Any) -> bool:
 
 
 def unlike(published: Mapping[str, Any], again: Mapping[str, Any]) -> str | None:
-    """What makes two figures incomparable."""
+    """Return why two figures cannot be compared, or None."""
     ours, theirs = published["settings"], again["settings"]
     other = [key for key in ours if ours[key] != theirs.get(key)]
     if other:
@@ -101,7 +101,7 @@ def unlike(published: Mapping[str, Any], again: Mapping[str, Any]) -> str | None
 
 
 def compared(name: str, published: Path, again: Path) -> tuple[str, list[Pair]]:
-    """A row of the table, and its numbers; the row says why where there are none."""
+    """Return a row of the table and its numbers; without numbers the row says why."""
     paths = [folder / f"{name}.json" for folder in (published, again)]
     missing = [str(path) for path in paths if not path.exists()]
     if missing:
@@ -123,7 +123,7 @@ def compared(name: str, published: Path, again: Path) -> tuple[str, list[Pair]]:
 
 
 def judged(folder: Path) -> tuple[str, dict[str, str]]:
-    """The scale of the figures in a folder, and the verdict of each claim."""
+    """Return the scale of the figures in a folder, and the verdict of each claim."""
     path = folder / "claims.json"
     record = read_json(path)
     try:
@@ -134,19 +134,19 @@ def judged(folder: Path) -> tuple[str, dict[str, str]]:
 
 
 def verdicts(published: Path, again: Path) -> list[str]:
-    """How many verdicts are the same, and those that are not."""
+    """Return how many verdicts are the same, and those that are not."""
     (scale, one), (other_scale, other) = judged(published), judged(again)
     changed = [name for name in one if other.get(name) != one[name]]
     lines = [f"{len(one) - len(changed)} of {len(one)} verdicts are the same."]
     if scale != other_scale:
-        lines.append(f"They are of two scales: {scale}; and here {other_scale}.")
+        lines.append(f"The scales differ: {scale}; and here {other_scale}.")
     return lines + [
         f"- {name}: {one[name]}, and {other.get(name, 'not judged')} here" for name in changed
     ]
 
 
 def total(found: Sequence[Pair]) -> str:
-    """All figures together."""
+    """Summarise all figures."""
     within, equal = sum(pair.within for pair in found), sum(not pair.away for pair in found)
     return (
         f"{within} of {len(found)} numbers with an interval lie within the published one, "
@@ -171,8 +171,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.exit(1, f"error: {error}\n")
     except OSError as error:
         parser.exit(1, f"error: {error.filename} cannot be read ({error.strerror}). Make the "
-                       "figures first, by make paper with OUT=FOLDER, and give that folder; "
-                       "--published says where the published ones are.\n")  # fmt: skip
+                       "figures first, with make paper OUT=FOLDER, and pass that folder; "
+                       "--published is the folder of the published ones.\n")  # fmt: skip
     lines.append(total([pair for _, found in rows for pair in found]))
     print("\n".join([*lines, "", HEAD, *(row for row, _ in rows)]))
 

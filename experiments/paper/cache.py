@@ -1,15 +1,14 @@
-"""Stages of a computation, each in a file named by the SHA-256 of all it depends on.
+"""Stages of a computation, each in a file named by the SHA-256 of everything it depends on.
 
-A stage knows its key before it is computed: its settings and the keys of the stages it reads.
-Whatever is in the folder is taken from there, so several processes may share a folder: the same
-key has the same content, and files appear whole (written aside, then renamed).
+The key of a stage is known before it is computed: it is made of its settings and the keys of the
+stages it reads. Stages that are in the folder are not computed again. Several processes may share a
+folder: the same key has the same content, and files are written completely or not at all.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,16 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from credibly.errors import FileFormatError
-from credibly.io.tensor_files import save_tensors
+from credibly.io.files import load_metadata, load_tensors, save_tensors
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a stage gives: tensors, and facts that JSON can hold."""
+    """The result of a stage: tensors, and facts that JSON can hold."""
 
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -36,7 +34,7 @@ Compute = Callable[[], Content]
 
 
 def canonical(value: object) -> str:
-    """JSON with one spelling only."""
+    """Write a value as JSON in a unique form."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -45,10 +43,10 @@ class Stage:
     """One step, not yet computed.
 
     Attributes:
-        name: which kind of step.
-        label: in words, for the line that is printed; no part of the key.
+        name: the kind of step.
+        label: a description for the printed line; not part of the key.
         version: raised when the code of the step changes its result.
-        settings: all that the result depends on, besides earlier stages.
+        settings: everything that the result depends on, besides earlier stages.
         earlier: the stages it reads.
         compute: makes the content.
     """
@@ -62,7 +60,7 @@ class Stage:
 
     @property
     def key(self) -> str:
-        """The SHA-256 of what the content depends on."""
+        """The SHA-256 of everything that the content depends on."""
         parts = {
             "stage": self.name,
             "version": self.version,
@@ -77,10 +75,10 @@ class Cache:
     """A folder of computed stages.
 
     Attributes:
-        folder: where the files are; it is made when the first is written.
+        folder: of the files; made when the first one is written.
         stamp: recorded with every stage that is computed here (versions, device).
         computed: names of the stages that this object has computed, in order.
-        met: keys of the stages that a line was printed for.
+        met: keys of the stages that were reported by a printed line.
     """
 
     folder: Path
@@ -90,16 +88,16 @@ class Cache:
     _seconds_inside: float = 0.0
 
     def path(self, stage: Stage) -> Path:
-        """The file of a stage."""
+        """Return the file of a stage."""
         return self.folder / f"{stage.name}-{stage.key[:32]}.safetensors"
 
     def load(self, stage: Stage) -> Content:
-        """The content of a stage, from its file or computed now."""
+        """Read the content of a stage from its file, or compute it."""
         path = self.path(stage)
         if path.exists():
             try:
                 content = read(path, stage.key)
-            except (FileFormatError, SafetensorError, OSError, ValueError, KeyError) as error:
+            except (FileFormatError, ValueError, KeyError) as error:
                 say(f"{path.name} is damaged ({error}): computing it again")
             else:
                 if stage.key not in self.met:
@@ -122,7 +120,7 @@ class Cache:
         tensors = {
             name: value.detach().cpu().contiguous() for name, value in content.tensors.items()
         }
-        # numbers look the same now and when they are read again
+        # the same facts as when the file is read again
         done = Content(tensors, json.loads(json.dumps(facts)))
         write(path, stage.key, done)
         self.computed.append(stage.name)
@@ -131,7 +129,7 @@ class Cache:
         return done
 
     def _cost(self, stage: Stage, passes: float, seconds: float) -> dict[str, list[float]]:
-        """Seconds and passes of this stage and all before it, each once."""
+        """Return seconds and passes of this stage and all earlier ones, each once."""
         found: dict[str, list[float]] = {}
         for earlier in stage.earlier:
             found |= self._facts(earlier)["cost"]
@@ -144,40 +142,35 @@ class Cache:
         return [json.loads(text) for text in sorted({canonical(stamp) for stamp in found})]
 
     def _facts(self, stage: Stage) -> dict[str, Any]:
-        with safe_open(self.path(stage), "pt") as file:
-            facts: dict[str, Any] = json.loads(file.metadata()["facts"])
+        facts: dict[str, Any] = json.loads(load_metadata(self.path(stage))["facts"])
         return facts
 
 
 def say(text: str) -> None:
-    """One line, at once."""
+    """Print a line without buffering."""
     print(text, flush=True)
 
 
 def read(path: Path, key: str) -> Content:
-    """What `write` wrote under this key, every byte checked."""
-    with safe_open(path, "pt") as file:
-        facts = file.metadata() or {}
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    if facts.get("key") != key:
+    """Read what `write` wrote under this key, and check every byte."""
+    tensors, marks = load_tensors(path)
+    if marks.get("key") != key:
         raise FileFormatError("it belongs to another key")
-    if facts.get("sha256") != digest(tensors, facts["facts"]):
-        raise FileFormatError("its bytes are not those that were written")
-    return Content(tensors, json.loads(facts["facts"]))
+    if marks.get("sha256") != digest(tensors, marks["facts"]):
+        raise FileFormatError("its bytes have changed")
+    return Content(tensors, json.loads(marks["facts"]))
 
 
 def write(path: Path, key: str, content: Content) -> None:
-    """Write a whole file or none."""
+    """Write a stage completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     facts = json.dumps(content.facts)
     metadata = {"key": key, "sha256": digest(content.tensors, facts), "facts": facts}
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    save_tensors(content.tensors, aside, metadata=metadata)
-    aside.replace(path)
+    save_tensors(content.tensors, path, metadata=metadata)
 
 
 def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
-    """The SHA-256 of names, types, shapes and bytes."""
+    """Return the SHA-256 of names, types, shapes and bytes."""
     total = hashlib.sha256(text.encode())
     for name, value in sorted(tensors.items()):
         total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())

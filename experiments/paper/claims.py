@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from experiments.paper import settings
+from experiments.paper.adaptive import NOT_RUN, label
 from experiments.paper.cache import say
 from experiments.paper.files import read_figure, write_json
-from experiments.paper.knowing import NOT_RUN, label
 
 RULE = (
     "A claim is one or more statements that a number lies in a region: a bound of the paper, or "
@@ -35,11 +35,11 @@ class Statement:
     """A number with its interval, and the region where the paper puts it.
 
     Attributes:
-        what: in words.
-        value: [number, low, high]; None where it is not defined.
+        what: a description.
+        value: [number, low, high]; None if not defined.
         least: lower end of the region.
         most: upper end.
-        strict: whether the ends themselves are outside.
+        strict: whether the ends are outside the region.
     """
 
     what: str
@@ -75,14 +75,14 @@ class Statement:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, and our numbers in each reading of it."""
+    """A claim of the paper, and our numbers in each reading of it."""
 
     name: str
     words: str
     number: str
     readings: Mapping[str, Sequence[Statement]]
     adaptive: Mapping[str, Any] | None = None
-    """For claims of robustness: space -> accuracy that attackers who know leave, or None."""
+    """For claims of robustness: space -> accuracy under adaptive attacks, or None."""
 
     def record(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -99,7 +99,7 @@ class Claim:
 
 
 def judged(statements: Sequence[Statement]) -> Reading:
-    """A reading by its statements."""
+    """Judge a reading by its statements."""
     states = [statement.state() for statement in statements]
     if all(state == "true" for state in states):
         return "holds"
@@ -109,7 +109,7 @@ def judged(statements: Sequence[Statement]) -> Reading:
 
 
 def verdict(readings: Sequence[Reading]) -> Verdict:
-    """A claim by its readings."""
+    """Judge a claim by its readings."""
     if not readings or all(reading == "open" for reading in readings):
         return "cannot be decided"
     if all(reading == "holds" for reading in readings):
@@ -120,12 +120,12 @@ def verdict(readings: Sequence[Reading]) -> Verdict:
 
 
 def is_small(record: Mapping[str, Any]) -> bool:
-    """Whether a figure is of the small scale, which is that of the embedded network."""
+    """Return whether a figure is of the small scale, with the embedded network."""
     return bool(record["settings"]["dataset"] == "embedded")
 
 
 def write(out: Path) -> None:
-    """claims.json from the figures in a folder, and the table on the screen."""
+    """Write claims.json from the figures in a folder, and print the table."""
     from experiments.paper.statements import all_claims, nearest_readings
 
     records = {
@@ -146,7 +146,7 @@ def write(out: Path) -> None:
     write_json(out / "claims.json", everything)
     say(markdown(found, scale))
     for name, figures in mixed.items():
-        say(f"\nNot one network, though all figures call it {name}: {', '.join(figures)}.")
+        say(f"\nDifferent networks are called {name}: {', '.join(figures)}.")
     for row in nearest[:1]:
         say(
             f"\nNearest to the paper's numbers: {row['space']}, {row['reading']}, "
@@ -155,7 +155,7 @@ def write(out: Path) -> None:
 
 
 def mixed_networks(records: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Names under which figures hold different networks, with those figures and SHA-256s."""
+    """Return names that figures use for different networks, with figures and SHA-256."""
     seen: dict[str, dict[str, str]] = {}
     for figure, record in records.items():
         for name, sha256 in record.get("networks", {}).items():
@@ -168,7 +168,7 @@ def mixed_networks(records: Mapping[str, Mapping[str, Any]]) -> dict[str, list[s
 
 
 def markdown(found: Sequence[Mapping[str, Any]], scale: str) -> str:
-    """The claims as a table."""
+    """Format the claims as a table."""
     lines = [f"Scale: {scale}.", "", "| claim | paper | measured | verdict |", "|---|---|---|---|"]
     for claim in found:
         cells = "<br>".join(
@@ -185,7 +185,7 @@ def markdown(found: Sequence[Mapping[str, Any]], scale: str) -> str:
 
 
 def _safe(text: str) -> str:
-    """Text that does not end a cell."""
+    """Escape what would end a cell."""
     return text.replace("|", "\\|")
 
 
@@ -195,7 +195,7 @@ def _cell(reading: Mapping[str, Any]) -> str:
 
 
 def _known(space: str, row: Mapping[str, Any] | None) -> str:
-    """What attackers who know leave, beside what the paper's attack leaves."""
+    """Format the accuracy under adaptive attacks."""
     if row is None:
         return f"{space}, {NOT_RUN} and eps"
     words = _words(row["accuracy"])

@@ -12,22 +12,22 @@ from typing import Any
 
 from credibly.errors import CrediblyError, InvalidArgumentError, OutputError
 from experiments.made_with import stamp
-from experiments.paper import claims, knowing, settings
+from experiments.paper import adaptive, claims, settings
+from experiments.paper.adaptive import Table
 from experiments.paper.cache import Cache, say
 from experiments.paper.claims import is_small
 from experiments.paper.files import read_figure, write_json
 from experiments.paper.kinds import measured
-from experiments.paper.knowing import Table
 from experiments.paper.settings import SPACES, Figure
 from experiments.paper.world import World
 
 PICTURES = (".svg", ".png")
 FULL, SMALL = Path("results/paper"), Path(".cache/paper-small")
-"""Where figures go if nothing else is said."""
+"""The default folders of figures."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make every figure that can be made; 1 if one asked for by name could not, or none at all."""
+    """Make every possible figure; return 1 if a named one could not be made, or none at all."""
     given = parsed(arguments)
     try:
         if given.draw:
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(f"error: {error}")
         return 1
     except KeyboardInterrupt:
-        say("\nstopped; the same command goes on with what is in the cache")
+        say("\nstopped; the same command continues with what is in the cache")
         return 130
 
 
@@ -53,14 +53,14 @@ def run(given: argparse.Namespace) -> int:
         given.device,
     )
     cache = Cache(given.cache, stamp(given.device))
-    tables = knowing.read_tables(knowing.found_files(given.adaptive))
+    tables = adaptive.read_tables(adaptive.found_files(given.adaptive))
     skipped = []
     for name in given.figure or settings.names():
         figure = settings.load(name, small=given.small)
         if not make_figure(world, cache, figure, given, tables):
             skipped.append(name)
     nothing = len(skipped) == len(given.figure or settings.names())
-    if not nothing:  # verdicts on what was there before would look like those of this run
+    if not nothing:  # verdicts on older figures would look like those of this run
         claims.write(given.out)
     if skipped:
         say(f"not made: {', '.join(skipped)}")
@@ -68,7 +68,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def refuse_full(out: Path) -> None:
-    """Small figures, and claims judged by them, may not replace those of the full scale."""
+    """Refuse to replace figures and claims of the full scale by small ones."""
     there = [name for name in settings.all_names() if (out / f"{name}.json").exists()]
     full = [name for name in there if not is_small(read_figure(out / f"{name}.json"))]
     if full:
@@ -76,19 +76,19 @@ def refuse_full(out: Path) -> None:
             "--out",
             expected="with --small, a folder without figures of the full scale",
             got=f"{out}, with {', '.join(full)}",
-            remedy=f"Leave --out away (then it is {SMALL}), or choose another folder.",
+            remedy=f"Leave out --out (then it is {SMALL}), or choose another folder.",
         )
 
 
 def require_writable(folder: Path) -> None:
-    """Find out before hours of computing whether their results can be kept."""
+    """Check before hours of computing whether the results can be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        problem = f"nothing can be written to {folder} ({error.strerror})"
-        remedy = "Choose folders for --out and --cache that can be made and written to."
+        problem = f"cannot write to {folder} ({error.strerror})"
+        remedy = "Choose other folders for --out and --cache."
         raise OutputError(problem, remedy=remedy) from error
 
 
@@ -99,7 +99,7 @@ def make_figure(
     given: argparse.Namespace,
     tables: Sequence[Table] = (),
 ) -> bool:
-    """One figure; false where something it needs is missing, with a line saying what."""
+    """Make one figure; return False, with a printed line, if something is missing."""
     begin = time.perf_counter()
     missing = [name for name in figure.networks if not world.has(name)]
     if missing:
@@ -117,7 +117,7 @@ def make_figure(
     chosen = [space for space in figure.spaces if space in given.spaces]
     found = {space: cache.load(measured(world, cache, figure, space)).facts for space in chosen}
     if set(chosen) != set(figure.spaces):
-        say(f"{figure.name}: {', '.join(chosen)} only, so the cache is filled and nothing written")
+        say(f"{figure.name}: {', '.join(chosen)} only: filled the cache, nothing written")
         return True
     record = assembled(figure, found, world, tables, small=given.small)
     changed = write_json(given.out / f"{figure.name}.json", record)
@@ -135,15 +135,15 @@ def assembled(
     *,
     small: bool,
 ) -> dict[str, Any]:
-    """All there is to know of a figure, without a word about where it was made."""
+    """Return the record of a figure, without the names of local folders."""
     cost: dict[str, list[float]] = {}
     for facts in found.values():
         cost |= facts["cost"]
     stamps = sorted({json.dumps(s, sort_keys=True) for f in found.values() for s in f["stamps"]})
     results = {space: facts["numbers"] for space, facts in found.items()}
-    if figure.kind in knowing.KINDS:
+    if figure.kind in adaptive.KINDS:
         sha256 = world.network_sha256(figure.networks[0])
-        results["adaptive"] = knowing.beside(tables, figure, sha256)
+        results["adaptive"] = adaptive.accuracies(tables, figure, sha256)
     return {
         "figure": figure.name,
         "kind": figure.kind,
@@ -151,7 +151,7 @@ def assembled(
         "settings": figure.record(),
         "networks": {name: world.network_sha256(name) for name in figure.networks},
         "parameters": {name: world.parameters(name) for name in figure.networks},
-        "data_sha256": world.images(figure.dataset).sha256,
+        "data_sha256": world.images_sha256(figure.dataset),
         "made_with": [json.loads(text) for text in stamps],
         "seconds": round(sum(seconds for seconds, _ in cost.values()), 1),
         "passes": round(sum(passes for _, passes in cost.values())),
@@ -160,7 +160,7 @@ def assembled(
 
 
 def exact_command(figure: Figure, stamps: Sequence[str], *, small: bool) -> str:
-    """What makes the figure; folders are everyone's own."""
+    """Return the command that makes the figure, without the names of local folders."""
     start = f"python -m experiments.paper --figure {figure.name}"
     device = "" if all(json.loads(text)["device"] == "CPU" for text in stamps) else " --device cuda"
     folders = " --small" if small else f" --checkpoints FOLDER --{figure.dataset} FOLDER"
@@ -168,13 +168,13 @@ def exact_command(figure: Figure, stamps: Sequence[str], *, small: bool) -> str:
 
 
 def draw_all(out: Path, names: Sequence[str] | None) -> bool:
-    """Pictures from JSON alone, where matplotlib is installed; whether all that were asked for."""
+    """Draw pictures from JSON alone; return whether all that were asked for could be drawn."""
     try:
         from experiments.paper import draw
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != "matplotlib":
             raise
-        say("no pictures: matplotlib is not installed; draw them elsewhere with --draw")
+        say("no pictures: matplotlib is not installed; draw them later with --draw")
         return False
     there = [n for n in names or settings.all_names() if (out / f"{n}.json").exists()]
     for name in there:
@@ -188,26 +188,26 @@ def draw_all(out: Path, names: Sequence[str] | None) -> bool:
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="experiments.paper", description=__doc__)
     parser.add_argument("--checkpoints", type=Path, help="folder of NAME.safetensors")
     parser.add_argument("--cifar10", type=Path, help="folder of CIFAR-10")
     parser.add_argument("--fashion-mnist", type=Path, help="folder of Fashion-MNIST")
     parser.add_argument("--figure", nargs="+", choices=settings.all_names(),
-                        help="some figures only, or some beyond the paper's")  # fmt: skip
+                        help="only these; also figures beyond the paper's")  # fmt: skip
     parser.add_argument("--spaces", nargs="+", choices=SPACES, default=list(SPACES),
-                        help="some spaces only: fills the cache, for several at once")  # fmt: skip
+                        help="only these: fills the cache and writes nothing")  # fmt: skip
     parser.add_argument(
         "--small", action="store_true", help="the embedded network and 200 images, in minutes"
     )
     parser.add_argument("--device", default="cpu", help="default %(default)s")
     parser.add_argument("--cache", type=Path, default=Path(".cache/paper"),
-                        help="finished stages, which know no device and no versions; choose another"
-                        " to compute them anew; default %(default)s")  # fmt: skip
+                        help="finished stages, from any device and version; choose another "
+                        "folder to compute them again; default %(default)s")  # fmt: skip
     parser.add_argument("--out", type=Path, help=f"default {FULL}, with --small {SMALL}")
     parser.add_argument("--adaptive", type=Path, nargs="*", metavar="FOLDER_OR_FILE",
-                        help="tables of experiments.adaptive to set beside the figures; default "
-                        f"results/{knowing.PATTERN}")  # fmt: skip
+                        help="tables of experiments.adaptive to show with the figures; default "
+                        f"results/{adaptive.PATTERN}")  # fmt: skip
     parser.add_argument("--draw", action="store_true", help="only draw, from the JSON in --out")
     given = parser.parse_args(arguments)
     if given.out is None:

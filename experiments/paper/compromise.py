@@ -1,4 +1,4 @@
-"""Risk against fit as gamma grows, and whether the trade-off holds for every image."""
+"""Risk and |c+|^2 as gamma grows, and whether the trade-off holds for every image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from experiments.paper.stages import Line
 
 
 def compromise(lines: Mapping[str, Line], figure: Figure) -> Stage:
-    """Numbers of each gamma, for each set of images."""
+    """Measure each gamma, for each set of images."""
     (line,) = lines.values()
     gammas = [f"{gamma:g}" for gamma in figure.gammas]
     stages = {
@@ -35,7 +35,7 @@ def compromise(lines: Mapping[str, Line], figure: Figure) -> Stage:
 
 
 def set_numbers(found: Mapping[str, Mapping[str, Tensor]]) -> Numbers:
-    """Of one set, by gamma, and from each gamma to the next by the same images."""
+    """Measure one set by gamma, and the change from each gamma to the next."""
     each = {gamma: trade_off(values, float(gamma)) for gamma, values in found.items()}
     return {
         "gammas": {
@@ -55,14 +55,14 @@ def set_numbers(found: Mapping[str, Mapping[str, Tensor]]) -> Numbers:
 
 
 def trade_off(found: Mapping[str, Tensor], gamma: float) -> dict[str, Tensor]:
-    """Of each image: |x+ - x0|^2, |c+|^2, and what is left of (|c0|^2 - |c+|^2) / gamma."""
+    """Return per image |x+ - x0|^2, |c+|^2, |c0|^2 and the slack of the trade-off."""
     before, after = (found[k][0].double().square().sum(1) for k in ("c0", "c"))
     risk = found["risk"][0].double()
-    return {"risk": risk, "norm": after, "slack": (before - after) / gamma - risk, "fit": before}
+    return {"risk": risk, "norm": after, "slack": (before - after) / gamma - risk, "before": before}
 
 
 def gamma_numbers(values: Mapping[str, Tensor]) -> Numbers:
-    """Means with intervals, and quantiles to draw."""
+    """Return means with intervals, and quantiles to draw."""
     quantiles = torch.linspace(0, 1, 51, dtype=torch.float64)
 
     def shape(column: Tensor) -> list[float | None]:
@@ -72,7 +72,7 @@ def gamma_numbers(values: Mapping[str, Tensor]) -> Numbers:
         "risk": measures.mean_of(values["risk"]),
         "distance": measures.mean_of(values["risk"].sqrt()),
         "norm": measures.mean_of(values["norm"]),
-        "norm before": measures.mean_of(values["fit"]),
+        "norm before": measures.mean_of(values["before"]),
         "trade-off holds": measures.number(float((values["slack"] >= 0).double().mean())),
         "least slack": measures.number(float(values["slack"].min())),
         "distance quantiles": shape(values["risk"].sqrt()),

@@ -1,4 +1,4 @@
-"""Pictures of the figures, from their JSON alone; titles say what the numbers say."""
+"""Draw the figures from their JSON alone; titles state the findings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def picture(record: Record, out: Path) -> None:
 
 
 def subject(record: Record) -> str:
-    """Networks, gamma and scale, which the numbers alone do not tell."""
+    """Return networks, gamma and scale, for the title."""
     settings = record["settings"]
     gammas = ", ".join(f"{gamma:g}" for gamma in settings["gammas"])
     small = " Small scale: nothing here is about the paper." * is_small(record)
@@ -52,7 +52,7 @@ def subject(record: Record) -> str:
 
 
 def few_colours(image: bytes) -> bytes:
-    """The same PNG with a palette, a third of its size (pillow comes with matplotlib)."""
+    """Reduce a PNG to a palette, a third of its size (pillow comes with matplotlib)."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -63,7 +63,7 @@ def few_colours(image: bytes) -> bytes:
 
 
 def compromise(record: Record) -> tuple[Figure, str]:
-    """Shares of images below each distance and each |c+|^2, one line a gamma."""
+    """Draw the share of images below each distance and each |c+|^2, one line per gamma."""
     results = record["results"]
     figure, axes = style.panels(2, rows=len(results), width=9.0, height=3.0 * len(results) + 0.7)
     for row, (space, numbers) in enumerate(results.items()):
@@ -80,7 +80,7 @@ def compromise(record: Record) -> tuple[Figure, str]:
 
 
 def _shares_below(panel: Axes, sets: Mapping[str, Any], column: str) -> None:
-    """One line a gamma; sets beside the first are dashed. The last 2 % would take half the axis."""
+    """Draw one line per gamma, further sets dashed, and cut the last 2 %, half of the axis."""
     for name, numbers in sets.items():
         first = numbers is _first_set(sets)
         for place, (gamma, values) in enumerate(numbers["gammas"].items()):
@@ -96,7 +96,7 @@ def _shares_below(panel: Axes, sets: Mapping[str, Any], column: str) -> None:
 
 
 def _first_set(numbers: Mapping[str, Any]) -> Any:
-    """That of the paper's size; the larger ones are beside it in the JSON."""
+    """Return the set of the paper's size; the JSON has larger ones too."""
     return next(iter(numbers.values()))
 
 
@@ -113,7 +113,7 @@ def _compromise_words(space: str, sets: Mapping[str, Any]) -> str:
 
 
 def profiles(record: Record) -> tuple[Figure, str]:
-    """One row a network: profiles at x0, and at x+ in each space."""
+    """Draw one row per network: profiles at x0, and at x+ in each space."""
     results = record["results"]
     spaces, networks = list(results), list(next(iter(results.values()))["networks"])
     columns = 1 + len(spaces)
@@ -146,7 +146,7 @@ def profiles(record: Record) -> tuple[Figure, str]:
 def _profile_panel(panel: Axes, numbers: Mapping[str, Any], when: str, title: str) -> None:
     samples, bands = np.array(numbers["samples"][when]), np.array(numbers["bands"][when])
     ranks = np.arange(1, samples.shape[1] + 1)
-    # one path with gaps: a picture of a third the size
+    # one path with gaps makes the file three times smaller
     gap = np.full((len(samples), 1), np.nan)
     across = np.hstack([np.tile(ranks, (len(samples), 1)), gap])
     panel.plot(across.ravel(), np.hstack([samples, gap]).ravel(), color="#b8c0c9", lw=0.4,
@@ -164,6 +164,6 @@ def _profile_panel(panel: Axes, numbers: Mapping[str, Any], when: str, title: st
 
 
 def _short(network: str) -> str:
-    """A network's name without its data set and seed."""
+    """Return the name of a network without its data set and seed."""
     parts = [p for p in network.split("-") if p not in ("cifar10", "fashion", "mnist")]
     return " ".join(p for p in parts if not p.startswith("seed"))

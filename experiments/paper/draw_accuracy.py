@@ -1,4 +1,4 @@
-"""Pictures of accuracies: against coverage, at full coverage, over readings and over seeds."""
+"""Draw accuracies: against coverage, at full coverage, over readings and over seeds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from credibly.report import style
-from experiments.paper.knowing import images_in_words, label, notes, of_space, spaces
+from experiments.paper.adaptive import count_images, label, notes, of_space, spaces
 from experiments.paper.measures import GRID
 
 if TYPE_CHECKING:
@@ -19,19 +19,19 @@ Record = Mapping[str, Any]
 ATTACKED = ("#e8a33d", "#d1603d", "#8c2d3f")
 NAMES = {"softmax": "softmax", "profile": "profile c⁺"}
 DASHED = (0, (3, 2))
-KNOWING = "#6b2d8c"
+ADAPTIVE = "#6b2d8c"
 COLOURS = {"softmax": style.SOFTMAX, "profile": style.PROFILE}
 
 
 def condition_name(condition: str) -> str:
-    """'clean', or the eps of an attack."""
+    """Return 'clean', or the eps of an attack."""
     return condition if condition == "clean" else f"ε = {condition}"
 
 
 def _legend(figure: Figure, axes: list[Axes], *, columns: int = 0, note: str = "") -> None:
-    """One legend under all panels; with `columns`, its entries run along the rows.
+    """Draw one legend under all panels; with `columns`, its entries run along the rows.
 
-    A note stands above the entries, in small print.
+    A note is printed above the entries, in a small font.
     """
     entries: dict[str, Any] = {}
     for panel in axes:
@@ -49,7 +49,7 @@ def _legend(figure: Figure, axes: list[Axes], *, columns: int = 0, note: str = "
 
 
 def filtering(record: Record) -> tuple[Figure, str]:
-    """One row a space, one column a classifier; bands are the range over restarts."""
+    """Draw one row per space and one column per classifier; bands are the range of restarts."""
     results = spaces(record)
     rows = len(results)
     figure, axes = style.panels(2, rows=rows, width=9.4, height=3.1 * rows + 1.0)
@@ -104,7 +104,7 @@ def _regain_words(space: str, conditions: Mapping[str, Any]) -> str:
 
 
 def accuracy(record: Record) -> tuple[Figure, str]:
-    """Bars of both classifiers, whiskers over restarts, and the worst case of each image."""
+    """Draw bars of both classifiers, the range of restarts, and the worst case of each image."""
     results = spaces(record)
     figure, axes = style.panels(len(results), width=9.4, height=4.6)
     words = []
@@ -124,7 +124,7 @@ def accuracy(record: Record) -> tuple[Figure, str]:
             for x, mean, top in zip(at, means, tops, strict=True):
                 panel.annotate(f"{mean:.1f}", (x, top), (0, 5), textcoords="offset points",
                                ha="center", fontsize=7, color=style.INK)  # fmt: skip
-        _knowing(panel, record, space, list(conditions))
+        _adaptive(panel, record, space, list(conditions))
         style.tidy(panel, title=f"{space} ({names[0]})", y="accuracy (%)")
         panel.set_xticks(places, [condition_name(c) for c in conditions])
         panel.set_ylim(0, 107)
@@ -135,7 +135,7 @@ def accuracy(record: Record) -> tuple[Figure, str]:
 
 
 def _bars(panel: Axes, at: np.ndarray, numbers: list[Any], which: str, name: str) -> np.ndarray:
-    """Draw them; gives where each ends, whiskers included."""
+    """Draw bars, and return where each ends, with its whiskers."""
     means = np.array([100 * n["accuracy"][0] for n in numbers])
     ends = 100 * np.array([[min(n["restarts"]), max(n["restarts"])] for n in numbers]).T
     whiskers = np.abs(ends - means)
@@ -151,10 +151,10 @@ def _bars(panel: Axes, at: np.ndarray, numbers: list[Any], which: str, name: str
     return tops
 
 
-def _knowing(panel: Axes, record: Record, space: str, conditions: list[str]) -> None:
-    """What attackers who know leave: of the profile right of its bars, of the model left."""
+def _adaptive(panel: Axes, record: Record, space: str, conditions: list[str]) -> None:
+    """Mark the accuracy under adaptive attacks: the profile's on the right, the model's left."""
     known = {eps: row for eps, row in of_space(record, space).items() if row is not None}
-    for what, aside, fill in (("accuracy", 0.36, KNOWING), ("bare model", -0.36, "white")):
+    for what, aside, fill in (("accuracy", 0.36, ADAPTIVE), ("bare model", -0.36, "white")):
         some = {eps: row for eps, row in known.items() if row.get(what)}
         if not some:
             continue
@@ -163,11 +163,11 @@ def _knowing(panel: Axes, record: Record, space: str, conditions: list[str]) -> 
             np.array([100 * row[what][end] for row in some.values()]) for end in range(3)
         )
         rows = list(some.values())
-        words = "the same, against the model itself"
+        words = "the same on the bare model"
         if what == "accuracy":
-            words = f"{label(rows)}, {images_in_words(rows)}"
+            words = f"{label(rows)}, {count_images(rows)}"
         panel.errorbar(at, middle, yerr=[middle - low, high - middle], fmt="X", ms=6, capsize=3,
-                       lw=1.2, color=KNOWING, mfc=fill, label=words, clip_on=False,
+                       lw=1.2, color=ADAPTIVE, mfc=fill, label=words, clip_on=False,
                        zorder=5)  # fmt: skip
 
 
@@ -185,13 +185,14 @@ def _drop_words(space: str, conditions: Mapping[str, Any]) -> str:
 
 
 def readings(record: Record) -> tuple[Figure, str]:
-    """One point a reading: points lost at the first eps against accuracy left at the last."""
+    """Draw a point per reading: points lost at the first eps, accuracy left at the last."""
     results = spaces(record)
     figure, axes = style.panels(len(results), width=9.4, height=4.6)
     first, last = (f"{e:g}" for e in (record["settings"]["eps"][0], record["settings"]["eps"][-1]))
     words = []
     for panel, (space, numbers) in zip(axes, results.items(), strict=True):
-        for start, colour in (("ones", style.SOFTMAX), ("fit", style.PROFILE)):
+        colours = (style.SOFTMAX, style.PROFILE)
+        for start, colour in zip(record["settings"]["starts"], colours, strict=True):
             _scatter(panel, numbers["rows"], f"lambda {start}", last, colour)
         (row,) = [r for r in numbers["rows"] if r["name"] == "converged"]
         panel.plot(100 * row["drop"][0], 100 * row["accuracy"][last][0], "*", ms=15,
@@ -227,12 +228,12 @@ def _scatter(panel: Axes, rows: list[Any], start: str, last: str, colour: str) -
 
 
 def _dot(steps: float, rows: list[Any]) -> float:
-    """The size of the dot of a run of so many steps."""
+    """Return the size of the dot for a number of steps."""
     return 14 + 60 * steps / max(r["passes"] for r in rows)
 
 
 def seeds(record: Record) -> tuple[Figure, str]:
-    """One dot a training seed, a line through their means."""
+    """Draw one dot per training seed, and a line through the means."""
     results = spaces(record)
     figure, axes = style.panels(len(results), width=9.4, height=4.2)
     words = []

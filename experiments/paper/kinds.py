@@ -1,4 +1,4 @@
-"""What each kind of figure measures: a stage of numbers for one space."""
+"""The measurements of each kind of figure: a stage of numbers for one space."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSION = 1
 
 
 def measured(world: World, cache: Cache, figure: Figure, space: str) -> Stage:
-    """The stage that holds all numbers of a figure in one space."""
+    """Return the stage with all numbers of a figure in one space."""
     lines = {name: Line(world, cache, figure, name, space) for name in figure.networks}
     from experiments.paper.compromise import compromise
     from experiments.paper.readings import readings
@@ -41,13 +41,13 @@ def measured(world: World, cache: Cache, figure: Figure, space: str) -> Stage:
 
 
 def set_name(images: int, restarts: int) -> str:
-    """A set of images in words."""
+    """Describe a set of images."""
     return f"{images} images, {restarts} restart{'s' * (restarts > 1)}"
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Resampling is thousands of small sorts: on a busy machine threads take ten times as long."""
+    """Use one thread: resampling is thousands of small sorts, which threads slow down."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -63,7 +63,7 @@ def measuring(
     numbers: Callable[[Found], Numbers],
     extra: Mapping[str, Any] | None = None,
 ) -> Stage:
-    """A stage that turns solved sets into numbers."""
+    """Return a stage that turns solved sets into numbers."""
     line = next(iter(lines.values()))
 
     def compute() -> Content:
@@ -79,7 +79,7 @@ def measuring(
 
 
 def profiles(lines: Mapping[str, Line], figure: Figure) -> Stage:
-    """Sorted profiles of each network, and how much they changed."""
+    """Measure the sorted profiles of each network, and how much they changed."""
     stages, sizes = {}, sorted(set(figure.images))
     for name, line in lines.items():
         for images in sizes:
@@ -105,7 +105,7 @@ def profiles(lines: Mapping[str, Line], figure: Figure) -> Stage:
 
 
 def profile_numbers(found: Mapping[str, Tensor]) -> Numbers:
-    """Means with intervals, bands of the sorted profiles, and some profiles to draw."""
+    """Return means with intervals, bands of the sorted profiles, and some profiles to draw."""
     before, after = (measures.normalised(found[k][0]) for k in ("c0", "c"))
     quantiles = torch.tensor([0.05, 0.25, 0.5, 0.75, 0.95], dtype=torch.float64)
     drawn = torch.linspace(0, len(before) - 1, min(25, len(before))).long()
@@ -134,7 +134,7 @@ def profile_numbers(found: Mapping[str, Tensor]) -> Numbers:
 
 
 def profile_difference(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> Numbers:
-    """Means of the first less those of the second, on the same images."""
+    """Return means of the first less those of the second, on the same images."""
     a, b = measures.movements(left), measures.movements(right)
     found = {name: measures.mean_of(a[name] - b[name]) for name in a}
 
@@ -147,7 +147,7 @@ def profile_difference(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) 
 
 
 def filtering(lines: Mapping[str, Line], figure: Figure) -> Stage:
-    """Filtered accuracy against coverage, in every set and condition."""
+    """Measure filtered accuracy against coverage, in every set and condition."""
     (line,) = lines.values()
     stages = _all_conditions(line, figure)
 
@@ -166,7 +166,7 @@ def filtering(lines: Mapping[str, Line], figure: Figure) -> Stage:
 
 
 def drops(clean: Mapping[str, Tensor], attacked: Mapping[str, Tensor]) -> Numbers:
-    """Accuracy lost to an attack, by the same images; and how far softmax is ahead after it."""
+    """Return the accuracy lost to an attack, and how far softmax is ahead after it."""
     before = {which: measures.answers(clean, which).double().mean(0) for which in WHICH}
     after = {which: measures.answers(attacked, which).double().mean(0) for which in WHICH}
     return {which: measures.mean_of(before[which] - after[which]) for which in WHICH} | {
@@ -175,7 +175,7 @@ def drops(clean: Mapping[str, Tensor], attacked: Mapping[str, Tensor]) -> Number
 
 
 def filter_numbers(found: Mapping[str, Tensor]) -> Numbers:
-    """Curves of both classifiers, and the coverage at which each regains the other's accuracy."""
+    """Return curves of both classifiers, and where each regains the other's accuracy."""
     right = {which: measures.answers(found, which) for which in WHICH}
     scores = {which: found[f"{which}_score"] for which in WHICH}
     regain = {
@@ -196,7 +196,7 @@ def filter_numbers(found: Mapping[str, Tensor]) -> Numbers:
 
 
 def accuracies(lines: Mapping[str, Line], figure: Figure) -> Stage:
-    """Accuracy of both classifiers with every image answered."""
+    """Measure both classifiers with every image answered."""
     (line,) = lines.values()
     stages = _all_conditions(line, figure)
 
@@ -207,12 +207,12 @@ def accuracies(lines: Mapping[str, Line], figure: Figure) -> Stage:
 
 
 def both_accuracies(found: Mapping[str, Tensor]) -> Numbers:
-    """Of softmax and of the profile; and the worst case of each image."""
+    """Return the accuracy of softmax and of the profile, with the worst case of each image."""
     return {which: measures.accuracy(measures.answers(found, which)) for which in WHICH}
 
 
 def seeds(lines: Mapping[str, Line], figure: Figure) -> Stage:
-    """The same accuracies for networks that differ in their training seed alone."""
+    """Measure networks that differ only in their training seed."""
     images, restarts = figure.sets()[0]
     stages = {
         f"{name}|{condition}": stage
@@ -246,7 +246,7 @@ def _all_conditions(line: Line, figure: Figure) -> dict[str, Stage]:
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """'a|b' -> value as a -> b -> value."""
+    """Turn 'a|b' -> value into a -> b -> value."""
     found: dict[str, Any] = {}
     for name, value in flat.items():
         first, second = name.split("|")

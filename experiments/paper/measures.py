@@ -13,38 +13,38 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credibly.metrics.intervals import Interval, bootstrap, paired_difference
-from credibly.metrics.measures import (
+from credibly.metrics import (
     accuracy_at_coverage,
     aurc,
     coverage_at_accuracy,
     failure_auroc,
 )
+from credibly.metrics.intervals import Interval, bootstrap, paired_difference
 
 GRID = tuple(round(0.02 * k, 2) for k in range(1, 51))
 """Coverages at which curves are kept."""
 
 RESAMPLES = 1000
 FEW = 200
-"""Resamples where every one sorts anew."""
+"""Resamples where each one has to sort."""
 
 Numbers = dict[str, Any]
 
 
 def number(value: float, digits: int = 6) -> float | None:
-    """A number that JSON can hold, with digits that mean something."""
+    """Round a number for JSON; None if it is not finite."""
     if not math.isfinite(value):
         return None
     return float(f"{value:.{digits}g}")
 
 
 def as_list(interval: Interval) -> list[float | None]:
-    """[value, low, high]."""
+    """Return [value, low, high]."""
     return [number(v) for v in (interval.value, interval.low, interval.high)]
 
 
 def mean_of(values: Tensor) -> list[float | None]:
-    """The mean over images of (n,), with its 95 % percentile bootstrap interval."""
+    """Return the mean over images of (n,), with its 95 % bootstrap interval."""
     column = values.double().cpu()
     means = resamples(len(column)).double() @ column / len(column)
     low, high = means.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
@@ -52,7 +52,7 @@ def mean_of(values: Tensor) -> list[float | None]:
 
 
 def quantile_of(values: Tensor, share: float) -> list[float | None]:
-    """A quantile over images of (n,), with its 95 % percentile bootstrap interval."""
+    """Return a quantile over images of (n,), with its 95 % bootstrap interval."""
 
     def quantile(drawn: Tensor) -> float:
         return float(drawn.quantile(share))
@@ -62,7 +62,7 @@ def quantile_of(values: Tensor, share: float) -> list[float | None]:
 
 @lru_cache(maxsize=4)
 def resamples(count: int) -> Tensor:
-    """How often each of n images is drawn in each resample (RESAMPLES, n), the same every time."""
+    """Count how often each image is drawn in each resample (RESAMPLES, n), with a fixed seed."""
     generator = torch.Generator().manual_seed(0)
     rows = []
     for _ in range(RESAMPLES):
@@ -72,7 +72,7 @@ def resamples(count: int) -> Tensor:
 
 
 def spread_of(values: Tensor) -> Numbers:
-    """Mean, smallest and largest of one number a restart."""
+    """Return mean, smallest and largest of one number per restart."""
     return {
         "mean": number(float(values.mean())),
         "least": number(float(values.min())),
@@ -81,23 +81,23 @@ def spread_of(values: Tensor) -> Numbers:
 
 
 def answers(found: Mapping[str, Tensor], which: str) -> Tensor:
-    """Whether the answers of 'softmax' or 'profile' are right (restarts, n)."""
+    """Return whether the answers of 'softmax' or 'profile' are right (restarts, n)."""
     return right(found["c0"] if which == "softmax" else found["c"], found["labels"])
 
 
 def right(values: Tensor, labels: Tensor) -> Tensor:
-    """Whether the largest of values (..., n, K) is the label's; no answer (NaN) is a wrong one."""
+    """Return whether the largest of (..., n, K) is that of the label; NaN counts as wrong."""
     return (values.argmax(-1) == labels) & ~values.isnan().any(-1)
 
 
 def overconfidence(found: Mapping[str, Tensor]) -> list[float | None]:
-    """The mean of the largest softmax output less the accuracy; c0 are logarithms of outputs."""
+    """Return the mean of the largest softmax output, exp(c0), less the accuracy."""
     sure = found["c0"].double().amax(2).exp()
     return mean_of((sure - answers(found, "softmax").double()).mean(0))
 
 
 def accuracy(correct: Tensor) -> Numbers:
-    """Of (restarts, n): mean over all, range over restarts, worst case of each image."""
+    """Measure (restarts, n): mean, each restart, and the worst case of each image."""
     each = correct.double()
     return {
         "accuracy": mean_of(each.mean(0)),
@@ -109,7 +109,7 @@ def accuracy(correct: Tensor) -> Numbers:
 
 
 def curve(score: Tensor, correct: Tensor) -> Numbers:
-    """Filtered accuracy at the coverages of GRID, over restarts (restarts, n)."""
+    """Return filtered accuracy at the coverages of GRID, over restarts (restarts, n)."""
     each = torch.stack(
         [accuracy_at_coverage(s, c, GRID) for s, c in zip(score, correct, strict=True)]
     )
@@ -124,12 +124,12 @@ def curve(score: Tensor, correct: Tensor) -> Numbers:
 
 
 def regained(score: Tensor, correct: Tensor, target: float) -> float:
-    """The largest share that can be answered with an accuracy; 0 if none."""
+    """Return the largest share that can be answered with an accuracy; 0 if none."""
     return coverage_at_accuracy(score, correct, target) if target > 0 else 1.0
 
 
 def coverage_to_regain(score: Tensor, correct: Tensor, other: Tensor) -> Numbers:
-    """Coverage at which a filter has the accuracy that `other` answers have on all images.
+    """Return the coverage at which a filter has the accuracy of `other` on all images.
 
     All are (restarts, n); the interval is that of the first restart.
     """
@@ -144,7 +144,7 @@ def coverage_to_regain(score: Tensor, correct: Tensor, other: Tensor) -> Numbers
 
 
 def auroc_difference(found: Mapping[str, Tensor]) -> list[float | None]:
-    """AUROC of the profile's filter less that of softmax, each for its own answers."""
+    """Return the AUROC of the profile's filter less that of softmax, each for its own answers."""
     left, right = answers(found, "profile")[0], answers(found, "softmax")[0]
     gap = paired_difference(
         failure_auroc,
@@ -158,17 +158,16 @@ def auroc_difference(found: Mapping[str, Tensor]) -> list[float | None]:
 
 
 def normalised(profiles: Tensor) -> Tensor:
-    """Profiles (n, K) sorted from the largest, each stretched to [0, 1]."""
+    """Sort profiles (n, K) from the largest, and scale each to [0, 1]."""
     ordered = profiles.double().sort(dim=1, descending=True).values
     low, high = ordered[:, -1:], ordered[:, :1]
     return (ordered - low) / (high - low).clamp(min=torch.finfo(torch.float64).tiny)
 
 
 def movements(found: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """How far each profile moved: one number an image (n,), of the first restart."""
+    """Return how far each profile moved (n,), in the first restart."""
     c0, c = found["c0"][0].double(), found["c"][0].double()
     before, after = normalised(c0), normalised(c)
-    fit, objective = c0.square().sum(1), found["objective"][0].double()
     return {
         "class kept": (c.argmax(1) == c0.argmax(1)).double(),
         "relative shift": (c - c0).norm(dim=1) / c0.norm(dim=1),
@@ -176,15 +175,13 @@ def movements(found: Mapping[str, Tensor]) -> dict[str, Tensor]:
         "second value before": before[:, 1],
         "second value after": after[:, 1],
         "risk": found["risk"][0].double(),
-        "objective": objective,
-        "fit before": fit,
+        "objective": found["objective"][0].double(),
+        "norm before": c0.square().sum(1),
     }
 
 
 def settled(found: Mapping[str, Tensor]) -> Numbers:
-    """How near to stationary the solver ended: |grad F| against the pulls that balance in it."""
-    if "stationarity" not in found:  # stored before it was kept
-        return {}
+    """Return quantiles of the relative stationarity at the end of the solve."""
     values = found["stationarity"].double().flatten()
     quantiles = torch.tensor([0.5, 0.95], dtype=torch.float64)
     middle, most = values[values.isfinite()].quantile(quantiles).tolist()
@@ -192,5 +189,5 @@ def settled(found: Mapping[str, Tensor]) -> Numbers:
 
 
 def spread(profiles: Tensor) -> float:
-    """How much sorted, stretched profiles (n, K) differ between images: mean deviation by rank."""
+    """Return the mean standard deviation over images of sorted profiles (n, K), by rank."""
     return float(profiles[:, 1:-1].std(dim=0, correction=0).mean())

@@ -1,8 +1,8 @@
 """Which reading of what the paper leaves open gives its numbers?
 
-Algorithm 1 is run once to its greatest length and read on the way, so that all lengths cost what
-the longest does. Both its last iterate (what the paper's box returns) and the best one so far (what
-this package would return) are kept.
+Algorithm 1 is run once to its greatest length and read on the way, so that all lengths together
+cost as much as the longest. Both its last iterate (as in the paper's box) and the best one so far
+(as this package would return) are kept.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import credibly as cr
+from credibly.model.bind import bind
 from credibly.problem.fit_risk import FitRiskProblem
 from experiments.paper import measures
 from experiments.paper.cache import Content, Stage
@@ -23,11 +24,11 @@ from experiments.paper.settings import Figure
 from experiments.paper.stages import Line
 
 PAPER = {"drop": 0.17, "left": 0.23, "softmax drop": 0.78, "softmax left": 0.001}
-"""Points that the accuracy loses at the first eps, and what is left of it at the last."""
+"""Accuracy lost at the first eps, and left at the last."""
 
 
 def readings(lines: Mapping[str, Line], figure: Figure) -> Stage:
-    """Algorithm 1 with every start, step and length, and the converged solver."""
+    """Measure Algorithm 1 with every start, step and length, and the converged solver."""
     (line,) = lines.values()
     converged = line.conditions(*figure.sets()[0])
     stages = {f"converged|{condition}": stage for condition, stage in converged.items()}
@@ -64,7 +65,7 @@ def readings(lines: Mapping[str, Line], figure: Figure) -> Stage:
 
 
 def algorithm_1(line: Line, start: str, step: float) -> Stage:
-    """Credibilities and F on the way, of clean and attacked images in one batch."""
+    """Return the stage of one run, of clean and attacked images in one batch."""
     figure, gamma = line.figure, line.figure.gammas[0]
     images, restarts = figure.sets()[0]
     chosen = line.choose(images)
@@ -105,9 +106,11 @@ def run_algorithm_1(
     solver: cr.solvers.ArrowHurwicz,
     lengths: tuple[int, ...],
 ) -> dict[str, Tensor]:
-    """-l and F after each length (n, ...), of the last iterate and of the best so far."""
+    """Return -l and F after each length (n, ...), of the last iterate and of the best so far."""
     count = clf.losses(x[:1]).shape[1]
-    problem = FitRiskProblem(clf, x, torch.full((count,), gamma, dtype=x.dtype, device=x.device))
+    problem = FitRiskProblem(
+        bind(clf, x), torch.full((count,), gamma, dtype=x.dtype, device=x.device)
+    )
     point = problem.evaluate(x)
     state, best = solver.begin(problem, point), point
     found: dict[str, Tensor] = {}
@@ -125,7 +128,7 @@ def run_algorithm_1(
 
 
 def converged_row(solved: Mapping[str, Mapping[str, Tensor]]) -> Numbers:
-    """The default solver as a reading."""
+    """Return the default solver as a reading."""
     first = next(iter(solved.values()))
     credibilities = {name: values["c"][0] for name, values in solved.items()}
     passes = float(torch.cat([values["passes"][0] for values in solved.values()]).mean())
@@ -144,7 +147,7 @@ def reading_row(
     *,
     gamma: float,
 ) -> Numbers:
-    """One reading of Algorithm 1."""
+    """Return one reading of Algorithm 1."""
     parts = found[f"{which} c {length}"].chunk(len(solved))
     objective = found[f"{which} F {length}"].double()
     clean = objective.chunk(len(solved))[0]
@@ -158,13 +161,13 @@ def reading_row(
 
 
 def diverged(objective: Tensor, start: Tensor, gamma: float) -> Tensor:
-    """Images (n,) whose F is larger than at x0, where it is |c0|^2 / gamma, or not a number."""
+    """Return images (n,) whose F is larger than at x0, where it is |c0|^2 / gamma, or is NaN."""
     before = start.double().square().sum(1) / gamma
-    return ~(objective <= before * (1 + 1e-6))  # rounding of single precision is no divergence
+    return ~(objective <= before * (1 + 1e-6))  # single precision rounding is not divergence
 
 
 def softmax_distance(right: Mapping[str, Tensor]) -> float | None:
-    """How far softmax is from the paper's numbers: the same for every solver of a space."""
+    """Return how far softmax is from the paper's numbers; all solvers of a space share it."""
     clean, weakest, *_ = right.values()
     left = float(list(right.values())[-1].mean())
     off = abs(float((clean - weakest).mean()) - PAPER["softmax drop"])

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import credibly as cr
-from credibly.errors import FileFormatError, InvalidArgumentError
+from credibly._validation import require
+from credibly.errors import FileFormatError
 from credibly.solve.base import Solver
 
 FOLDER = Path(__file__).parent / "figures"
-BESIDE = FOLDER / "beside"
+FURTHER = FOLDER / "further"
 SPACES = ("pixel", "normalised")
 PRECISIONS = ("float32", "bfloat16")
 KINDS = ("compromise", "profiles", "filtering", "accuracy", "readings", "seeds")
@@ -26,12 +27,12 @@ SOLVERS: dict[str, Callable[..., Solver]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """What one figure is made of.
+    """The settings of one figure.
 
     Attributes:
-        name: also of the files it becomes.
-        kind: which measurement and picture.
-        networks: names of checkpoint files without their ending.
+        name: of the figure and its files.
+        kind: of measurement and picture.
+        networks: names of checkpoint files without suffix.
         dataset: 'cifar10', 'fashion-mnist' or 'embedded'.
         spaces: units of gamma, eps and steps: 'pixel', 'normalised'.
         gammas: weights of the risk.
@@ -42,11 +43,11 @@ class Figure:
         restarts: of the attacks, one number for each set.
         seed: of the random choice of images.
         attack_seed: of the random starts of the attacks.
-        attack_precision: of the layers while attacking, 'float32' or 'bfloat16'; what is found is
-            float32 and is judged in it.
+        attack_precision: of the layers while attacking, 'float32' or 'bfloat16'; the result is
+            float32 and is judged in float32.
         solver: its name and settings.
-        chunk: images computed at a time.
-        tf32: whether convolutions may use TF32 where the device has it.
+        chunk: images per batch.
+        tf32: whether convolutions may use TF32.
         lengths: steps of Algorithm 1 at which it is read ('readings').
         primal_steps: its step sizes.
         starts: its first multipliers.
@@ -83,36 +84,36 @@ class Figure:
         _as_many("restarts", self.restarts, "images", self.images)
 
     def make_solver(self) -> Solver:
-        """The solver itself."""
+        """Return the solver."""
         rest = {name: value for name, value in self.solver.items() if name != "name"}
         return SOLVERS[self.solver["name"]](**rest)
 
     def attacks(self) -> list[tuple[float, float]]:
-        """Pairs of eps and step size."""
+        """Return pairs of eps and step size."""
         return list(zip(self.eps, self.step_sizes, strict=True))
 
     def sets(self) -> list[tuple[int, int]]:
-        """Pairs of a number of images and a number of restarts."""
+        """Return pairs of a number of images and a number of restarts."""
         return list(zip(self.images, self.restarts, strict=True))
 
     def record(self) -> dict[str, Any]:
-        """The settings as JSON holds them."""
+        """Return the settings for JSON."""
         return asdict(self)
 
 
 def names() -> list[str]:
-    """The paper's figures, in the order in which they are made."""
+    """Return the paper's figures, in the order in which they are made."""
     return _names_in(FOLDER)
 
 
-def names_beside() -> list[str]:
-    """Figures beyond the paper's: made where they are named, and no claim is judged by them."""
-    return _names_in(BESIDE)
+def further_names() -> list[str]:
+    """Return further figures: made only by name, and not used for claims."""
+    return _names_in(FURTHER)
 
 
 def all_names() -> list[str]:
-    """Both."""
-    return names() + names_beside()
+    """Return both."""
+    return names() + further_names()
 
 
 def _names_in(folder: Path) -> list[str]:
@@ -122,12 +123,9 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def load(name: str, *, small: bool = False, change: Mapping[str, Any] | None = None) -> Figure:
-    """The settings of a figure, at the small scale where asked, with changes on top."""
-    path = (BESIDE if name in names_beside() else FOLDER) / f"{name}.toml"
-    if not path.exists():
-        raise InvalidArgumentError(
-            "figure", expected=" or ".join(all_names()), got=repr(name), remedy="Check the name."
-        )
+    """Read the settings of a figure, at the small scale if asked, with changes."""
+    path = (FURTHER if name in further_names() else FOLDER) / f"{name}.toml"
+    require(path.exists(), "figure", " or ".join(all_names()), repr(name), "Check the name.")
     values = tomllib.loads(path.read_text("utf-8"))
     less = values.pop("small", {})
     values = {**values, **(less if small else {}), **(change or {})}
@@ -142,17 +140,10 @@ def load(name: str, *, small: bool = False, change: Mapping[str, Any] | None = N
 
 
 def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise InvalidArgumentError(
-            name, expected=" or ".join(known), got=repr(value), remedy="Correct the TOML file."
-        )
+    require(value in known, name, " or ".join(known), repr(value), "Correct the TOML file.")
 
 
 def _as_many(name: str, values: tuple[Any, ...], of: str, others: tuple[Any, ...]) -> None:
-    if len(values) != len(others):
-        raise InvalidArgumentError(
-            name,
-            expected=f"as many numbers as `{of}`, {len(others)}",
-            got=f"{len(values)}",
-            remedy="Correct the TOML file.",
-        )
+    expected = f"as many numbers as `{of}`, {len(others)}"
+    same = len(values) == len(others)
+    require(same, name, expected, f"{len(values)}", "Correct the TOML file.")

@@ -19,7 +19,7 @@ from experiments.paper.world import World
 
 @dataclass(frozen=True)
 class Line:
-    """Makes the stages of one figure for one network and one space."""
+    """The stages of one figure for one network and one space."""
 
     world: World
     cache: Cache
@@ -28,7 +28,7 @@ class Line:
     space: str
 
     def choose(self, images: int) -> Stage:
-        """Numbers of random test images; all of them, in order, where as many are asked for."""
+        """Choose random test images; all of them, in order, if that many are asked for."""
         figure, data = self.figure, self.world.images(self.figure.dataset)
 
         def compute() -> Content:
@@ -36,12 +36,14 @@ class Line:
             order = torch.randperm(total, generator=torch.Generator().manual_seed(figure.seed))
             return Content({"rows": order[:images] if images < total else torch.arange(total)})
 
-        settings = {"data": data.sha256, "images": images, "seed": figure.seed}
+        settings = {
+            "data": self.world.images_sha256(figure.dataset), "images": images, "seed": figure.seed,
+        }  # fmt: skip
         label = f"choose {images} images of {figure.dataset}"
         return Stage("choose", label, 1, settings, (), compute)
 
     def attack(self, images: int, restarts: int, eps: float, step_size: float) -> Stage:
-        """Attacked images (restarts, n, ...) in the units of the space."""
+        """Attack images: (restarts, n, ...) in the units of the space."""
         figure, chosen = self.figure, self.choose(images)
         settings = {
             **self._subject(),
@@ -52,9 +54,8 @@ class Line:
             "restarts": restarts,
             "seed": figure.attack_seed,
             "chunk": figure.chunk,
+            "precision": figure.attack_precision,
         }
-        if figure.attack_precision != "float32":  # what was cached before there was a choice stays
-            settings["precision"] = figure.attack_precision
 
         def compute() -> Content:
             x, labels = self._inputs(chosen)
@@ -71,13 +72,13 @@ class Line:
                 found = attack.all_restarts(self.classifier(), x, labels)
             return Content({"x": found}, {"passes": restarts * len(x) * figure.steps})
 
-        label = f"attack {self._words()} eps {eps:g}, {images} images x {restarts}"
+        label = f"attack {self._title()} eps {eps:g}, {images} images x {restarts}"
         return Stage("attack", label, 1, settings, (chosen,), compute)
 
     def solve(
         self, images: int, *, gamma: float, attack: Stage | None = None, restarts: int = 1
     ) -> Stage:
-        """Profiles of chosen or attacked images: every tensor is (restarts, n, ...)."""
+        """Solve the profiles of chosen or attacked images: tensors (restarts, n, ...)."""
         figure, chosen = self.figure, self.choose(images)
         solver = figure.make_solver()
         settings = {
@@ -94,12 +95,12 @@ class Line:
             return solved(profile, labels)
 
         of = "clean" if attack is None else f"eps {attack.settings['eps']:g}"
-        label = f"solve {self._words()} {of}, gamma {gamma:g}, {images} images x {restarts}"
+        label = f"solve {self._title()} {of}, gamma {gamma:g}, {images} images x {restarts}"
         earlier = (chosen,) if attack is None else (chosen, attack)
         return Stage("solve", label, 1, settings, earlier, compute)
 
     def conditions(self, images: int, restarts: int) -> dict[str, Stage]:
-        """The solved sets of a figure: 'clean', and one for each eps."""
+        """Return the solved sets of a figure: 'clean', and one for each eps."""
         gamma = self.figure.gammas[0]
         found = {"clean": self.solve(images, gamma=gamma)}
         for eps, step_size in self.figure.attacks():
@@ -108,7 +109,7 @@ class Line:
         return found
 
     def predict(self) -> Stage:
-        """Whether the model is right on each image of the test set."""
+        """Predict whether the model is right on each image of the test set."""
         figure, data = self.figure, self.world.images(self.figure.dataset)
 
         def compute() -> Content:
@@ -120,20 +121,20 @@ class Line:
             return Content({"correct": torch.cat(parts) == data.labels},
                            {"passes": len(data.labels) / 3})  # fmt: skip
 
-        settings = {**self._subject(), "data": data.sha256}
-        return Stage("predict", f"predict {self._words()}", 1, settings, (), compute)
+        settings = {**self._subject(), "data": self.world.images_sha256(figure.dataset)}
+        return Stage("predict", f"predict {self._title()}", 1, settings, (), compute)
 
     def classifier(self) -> cr.Classifier:
-        """The network on the inputs of the space."""
+        """Return the network on the inputs of the space."""
         torch.backends.cudnn.allow_tf32 = self.figure.tf32
         return cr.Classifier(self.world.network(self.network).in_space(self.space))
 
     def to_space(self, pixels: Tensor) -> Tensor:
-        """Pixels in the units of the space."""
+        """Convert pixels to the units of the space."""
         return self.world.network(self.network).to_space(self.space, pixels)
 
     def inputs(self, images: int) -> tuple[Tensor, Tensor]:
-        """Chosen images in the units of the space, and their labels."""
+        """Return chosen images in the units of the space, and their labels."""
         return self._inputs(self.choose(images))
 
     def _inputs(self, chosen: Stage) -> tuple[Tensor, Tensor]:
@@ -148,19 +149,19 @@ class Line:
             "tf32": self.figure.tf32,
         }
 
-    def _words(self) -> str:
+    def _title(self) -> str:
         return f"{self.network} {self.space}"
 
 
 def _precision(name: str, device: torch.device) -> AbstractContextManager[object]:
-    """Layers in a lower precision, where asked; inputs and gradients stay as they are."""
+    """Run layers in a lower precision, if asked; inputs and gradients stay as they are."""
     if name == "float32":
         return nullcontext()
     return torch.autocast(device.type, dtype=getattr(torch, name))
 
 
 def solved(profile: cr.Profile, labels: Tensor) -> Content:
-    """The parts of profiles that figures read, small enough to keep."""
+    """Return the parts of profiles that figures need."""
     restarts = len(profile) // len(labels)
     # log(p1 / p2), which orders images as 1 - p2 / p1 does and does not saturate
     first, second = profile.credence.double().topk(2, dim=1).values.unbind(1)
@@ -172,7 +173,7 @@ def solved(profile: cr.Profile, labels: Tensor) -> Content:
         "passes": profile.passes,
         "usable": profile.usable,
         "stationarity": profile.certificate.relative_stationarity,
-        # samples that could not be solved are given up first
+        # unsolved samples are given up first
         "profile_score": scores.ratio(profile).nan_to_num(nan=-1.0),
         "softmax_score": (first - second).nan_to_num(nan=-1.0),
     }

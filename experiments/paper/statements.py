@@ -1,6 +1,6 @@
-"""Every textual claim of the paper's experiments, as statements about measured numbers.
+"""The claims in the text of the paper's experiments, as statements about measured numbers.
 
-Those of single networks and their profiles are in `statements_profiles`.
+Those about single networks and their profiles are in `statements_profiles`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from experiments.paper.adaptive import of_space, spaces
 from experiments.paper.claims import Claim, Statement, Value
-from experiments.paper.knowing import of_space, spaces
 from experiments.paper.measures import GRID
 from experiments.paper.statements_profiles import (
     accuracy_claims,
@@ -27,7 +27,7 @@ CIFAR, FASHION = "filtering-cifar10", "filtering-fashion-mnist"
 
 
 def all_claims(records: Records) -> list[Claim]:
-    """One claim a line of the paper, with what was measured so far."""
+    """Return all claims, with what was measured so far."""
     return [
         *accuracy_claims(records),
         *compromise_claims(records),
@@ -39,7 +39,7 @@ def all_claims(records: Records) -> list[Claim]:
 
 
 def nearest_readings(records: Records, count: int = 5) -> list[dict[str, Any]]:
-    """The readings whose numbers are nearest to the paper's, both classifiers together."""
+    """Return the readings nearest to the paper's numbers, both classifiers together."""
     results = spaces(records.get("readings", {"results": {}}))
     rows = [
         {
@@ -56,7 +56,7 @@ def nearest_readings(records: Records, count: int = 5) -> list[dict[str, Any]]:
 
 
 def cifar10_claims(records: Records) -> list[Claim]:
-    """Filtering and attacks on CIFAR-10."""
+    """Return the claims about filtering and attacks on CIFAR-10."""
     record = records.get(CIFAR)
     return [
         *_of_both(record, "CIFAR-10"),
@@ -75,7 +75,7 @@ def cifar10_claims(records: Records) -> list[Claim]:
 
 
 def fashion_mnist_claims(records: Records) -> list[Claim]:
-    """The same on Fashion-MNIST, from the appendix."""
+    """Return the same for Fashion-MNIST, from the appendix."""
     record = records.get(FASHION)
     return [
         *_of_both(record, "Fashion-MNIST"),
@@ -91,15 +91,15 @@ def fashion_mnist_claims(records: Records) -> list[Claim]:
 
 
 def _of_both(record: Found | None, data: str) -> list[Claim]:
-    """What the paper says of either data set."""
+    """Return the claims about both data sets."""
     return [
         Claim(f"lower at full coverage, {data}", f"{data}: answering everything, c+ is less "
               "accurate", "lower", _readings(record, _lower)),
-        Claim(f"discriminates, {data}", f"{data}, clean images: c+ tells certain from uncertain as "
-              "softmax cannot (and smoothly, which the paper asks for)", "yes",
+        Claim(f"discriminates, {data}", f"{data}, clean images: c+ separates certain from "
+              "uncertain as softmax cannot (and smoothly, as the paper requires)", "yes",
               _readings(record, _discriminates)),
-        Claim(f"overconfident, {data}", f"{data}: the model is overconfident, and under attack as "
-              "well", "yes", _readings(record, _overconfident)),
+        Claim(f"overconfident, {data}", f"{data}: the model is overconfident, also under "
+              "attack", "yes", _readings(record, _overconfident)),
     ]  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def _readings(
 
 
 def _known(record: Found | None, place: int) -> dict[str, Any]:
-    """Space -> what attackers who know leave at the weakest (0) or strongest (-1) eps."""
+    """Return space -> what adaptive attacks leave at the weakest (0) or strongest (-1) eps."""
     if record is None:
         return {}
     return {space: list(of_space(record, space).values())[place] for space in spaces(record)}
@@ -154,12 +154,10 @@ def _trades(conditions: Found) -> Statements:
 
 
 def _overconfident(conditions: Found) -> Statements:
-    """None for figures that were made before it was measured."""
     return [
         Statement(f"mean of the largest output less accuracy, {name}", numbers["overconfidence"], 0,
                   strict=True)
         for name, numbers in conditions.items()
-        if "overconfidence" in numbers
     ]  # fmt: skip
 
 
@@ -225,7 +223,7 @@ def _given_up(conditions: Found) -> Value:
 
 
 def largest_dip(curve: Sequence[float]) -> float:
-    """By how much accuracy falls at most while coverage goes from 1 down to a tenth."""
+    """Return the largest fall of accuracy while coverage goes from 1 down to a tenth."""
     best, dip = 0.0, 0.0
     for coverage, value in reversed(list(zip(GRID, curve, strict=True))):
         if coverage >= 0.1:

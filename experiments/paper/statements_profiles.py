@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from experiments.paper.adaptive import spaces
 from experiments.paper.claims import Claim, Statement, Value
-from experiments.paper.knowing import spaces
 
 Records = Mapping[str, Mapping[str, Any]]
 Found = Mapping[str, Any]
 
 
 def accuracy_claims(records: Records) -> list[Claim]:
-    """How good the trained networks are, on all test images."""
+    """Return the claims about the accuracy of the networks, on all test images."""
     cases = (
         ("ResNet18, CIFAR-10", "profiles-cifar10", 0, 0.93),
         ("DenseNet169, CIFAR-10", "profiles-cifar10", 1, 0.94),
@@ -35,7 +35,7 @@ def accuracy_claims(records: Records) -> list[Claim]:
 
 
 def compromise_claims(records: Records) -> list[Claim]:
-    """Figure 1 of the experiments."""
+    """Return the claims of the experiments' Figure 1."""
     results = {
         f"{space}, {images}": numbers
         for space, sets in records.get("compromise", {}).get("results", {}).items()
@@ -59,7 +59,7 @@ def compromise_claims(records: Records) -> list[Claim]:
     }
     return [
         Claim("risk falls", "perturbations shrink as gamma grows", "falls", falls),
-        Claim("fit grows", "|c+|² grows with gamma", "grows", grows),
+        Claim("norm grows", "|c+|² grows with gamma", "grows", grows),
         Claim(
             "trade-off",
             "the trade-off inequality holds (our solvers see to it; see the next claim)",
@@ -70,7 +70,7 @@ def compromise_claims(records: Records) -> list[Claim]:
 
 
 def divergence_claims(records: Records) -> list[Claim]:
-    """Algorithm 1 itself: each start and step size, at its greatest length, as it ends."""
+    """Return the claim about Algorithm 1: each start and step size, at its greatest length."""
     readings = {}
     for space, numbers in spaces(records.get("readings", {"results": {}})).items():
         rows = [row for row in numbers["rows"] if "diverged" in row]
@@ -88,7 +88,7 @@ def divergence_claims(records: Records) -> list[Claim]:
 
 
 def profile_claims(records: Records) -> list[Claim]:
-    """How much profiles change, by network and by data set."""
+    """Return the claims about how much profiles change, by network and by data set."""
     cifar = records.get("profiles-cifar10", {}).get("results", {})
     fashion = records.get("profiles-fashion-mnist", {}).get("results", {})
     change = {}
@@ -121,7 +121,7 @@ def profile_claims(records: Records) -> list[Claim]:
 
 
 def _single_profiles(records: Records) -> list[Claim]:
-    """What the paper says of the profiles of one network, or of both."""
+    """Return the claims about the profiles of one network, or of both."""
     record = records.get("profiles-cifar10", {"results": {}})
     strong, certain, alike = {}, {}, {}
     for space, numbers in spaces(record).items():
@@ -147,7 +147,7 @@ def _single_profiles(records: Records) -> list[Claim]:
     return [
         Claim("one strong component", "the outputs typically have a single strong component (the "
               "second at most half way up, stretched to [0, 1])", "typically", strong),
-        Claim("one strong component, Fashion-MNIST", "Fashion-MNIST: likewise", "typically", also),
+        Claim("one strong component, Fashion-MNIST", "Fashion-MNIST: the same", "typically", also),
         Claim("certainty kept", "the DenseNet keeps a good amount of certainty on some samples (of "
               "5 %, the second at most half way up)", "some", certain),
         Claim("as many parameters", "both networks have similarly many parameters (two thirds to "
@@ -156,13 +156,13 @@ def _single_profiles(records: Records) -> list[Claim]:
 
 
 def _smallest(numbers: Found, place: int) -> Any:
-    """The numbers of a network in its smallest set."""
+    """Return the numbers of a network in its smallest set."""
     sets = list(numbers["networks"].values())[place]
     return next(iter(sets.values()))
 
 
 def _less(left: Value, right: Value) -> Value:
-    """The difference of two independent numbers; half-widths add as squares do."""
+    """Subtract two independent numbers; the squares of half-widths add."""
     known = [[v for v in side if v is not None] for side in (left, right)]
     if any(len(side) < 3 for side in known):
         return [None] * 3

@@ -1,4 +1,4 @@
-"""Networks and images by name, loaded when they are first needed, with their SHA-256."""
+"""Networks and test images by name, loaded on first use, with their SHA-256."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from credibly.data.sample import load_sample
 from credibly.errors import CrediblyError
-from experiments import cifar10, fashion_mnist, networks
+from experiments import fashion_mnist, networks
+from experiments.datasets import read_split
+from experiments.images import Images
 from experiments.networks import Trained
 from experiments.paper.cache import digest
 
@@ -22,16 +24,7 @@ EMBEDDED = ("embedded", "embedded-halved")
 
 
 class MissingInputError(CrediblyError, FileNotFoundError):
-    """A checkpoint or a data set is not where it was said to be, or nowhere was said."""
-
-
-@dataclass(frozen=True)
-class Images:
-    """Test images in [0, 1] (n, ...), their labels (n,), and the SHA-256 of both."""
-
-    pixels: Tensor
-    labels: Tensor
-    sha256: str
+    """A checkpoint or a data set is not in the folder that was given, or no folder was given."""
 
 
 @dataclass
@@ -52,15 +45,20 @@ class World:
     _sums: dict[str, str] = field(default_factory=dict, repr=False)
 
     def images(self, dataset: str) -> Images:
-        """The test images of a data set, on the device."""
+        """Return the test images of a data set, pixels in [0, 1], on the device."""
         if dataset not in self._images:
-            pixels, labels = self._read(dataset)
-            total = digest({"pixels": pixels, "labels": labels})
-            self._images[dataset] = Images(pixels.to(self.device), labels.to(self.device), total)
+            read = self._read(dataset)
+            self._sums[f"images {dataset}"] = digest({"pixels": read.pixels, "labels": read.labels})
+            self._images[dataset] = read.to(self.device)
         return self._images[dataset]
 
+    def images_sha256(self, dataset: str) -> str:
+        """Return the SHA-256 of the test images of a data set and their labels."""
+        self.images(dataset)
+        return self._sums[f"images {dataset}"]
+
     def network(self, name: str) -> Trained:
-        """A trained network on the device."""
+        """Return a trained network on the device."""
         if name not in self._networks:
             found = (
                 embedded(name, self.device)
@@ -71,7 +69,7 @@ class World:
         return self._networks[name]
 
     def network_sha256(self, name: str) -> str:
-        """The SHA-256 of a network's file."""
+        """Return the SHA-256 of a network's file."""
         if name not in self._sums:
             if name in EMBEDDED:
                 path = files("credibly.data") / "embedded" / "weights.safetensors"
@@ -82,11 +80,11 @@ class World:
         return self._sums[name]
 
     def parameters(self, name: str) -> int:
-        """How many weights a network has, those of folded norms not counted."""
+        """Return how many weights a network has, those of folded norms not counted."""
         return sum(weight.numel() for weight in self.network(name).bare.parameters())
 
     def has(self, name: str) -> bool:
-        """Whether a network is there."""
+        """Return whether a network is there."""
         if name in EMBEDDED:
             return True
         return self.checkpoints is not None and (self.checkpoints / f"{name}.safetensors").is_file()
@@ -107,26 +105,22 @@ class World:
             raise MissingInputError(message)
         return path
 
-    def _read(self, dataset: str) -> tuple[Tensor, Tensor]:
+    def _read(self, dataset: str) -> Images:
         if dataset == "embedded":
             sample = load_sample()
-            return sample.images, sample.labels
+            return Images(sample.images, sample.labels)
         folder = self.folders.get(dataset)
         if folder is None:
             message = f"the data set {dataset} is needed: pass --{dataset} FOLDER, or --small."
             raise MissingInputError(message)
         if not folder.is_dir():
-            message = f"{folder} is no folder: pass that of {dataset} as --{dataset}."
+            message = f"{folder} is not a folder: pass that of {dataset} as --{dataset}."
             raise MissingInputError(message)
-        if dataset == "cifar10":
-            split = cifar10.load(folder, "test")
-            return split.images, split.labels
-        other = fashion_mnist.load(folder, train=False)
-        return other.images, other.labels
+        return read_split(dataset, folder, "test")
 
 
 class _OnNormalised(nn.Module):
-    """A network on pixels as one on normalised inputs, with its logits scaled."""
+    """Turn a network on pixels into one on normalised inputs, with scaled logits."""
 
     def __init__(self, net: nn.Module, scale: float) -> None:
         super().__init__()
@@ -138,7 +132,7 @@ class _OnNormalised(nn.Module):
 
 
 def embedded(name: str, device: str) -> Trained:
-    """The network of the package; 'embedded-halved' has half its logits, as a second network."""
+    """Return the embedded network; 'embedded-halved', a second one, has half its logits."""
     scale = 0.5 if name == "embedded-halved" else 1.0
     net = _OnNormalised(load_sample().net, scale).eval().requires_grad_(False).to(device)
     mean, std = torch.tensor([MEAN], device=device), torch.tensor([STD], device=device)

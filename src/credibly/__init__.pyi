@@ -25,7 +25,7 @@ from .decide.verdict import Verdict as Verdict
 from .estimator import CredibilityClassifier as CredibilityClassifier
 from .io.models import load_classifier as load_classifier
 from .io.sources import open_source as open_source
-from .model.bound import bind as bind
+from .model.bind import bind as bind
 from .model.classifier import Classifier as Classifier
 from .model.parameters import vary_parameters as vary_parameters
 from .model.space import Space as Space

@@ -1,4 +1,4 @@
-"""What can go wrong, and the one way of saying so: argument, expected, came, what to do."""
+"""What can go wrong, and the one way of saying so: argument, expected, got, what to do."""
 
 from __future__ import annotations
 

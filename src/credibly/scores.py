@@ -1,8 +1,8 @@
-"""Scores of trust, computed from a profile; docs/scores.md says how each fared."""
+"""Scores of trust, computed from a profile; docs/scores.md says how well each works."""
 
 from credibly.decide.learned import Balanced as Balanced
+from credibly.decide.learned import DistanceFromUsual as DistanceFromUsual
 from credibly.decide.learned import TrustScore as TrustScore
-from credibly.decide.learned import TwoSided as TwoSided
 from credibly.decide.learned import failure_score as failure_score
 from credibly.decide.learned import outlier_score as outlier_score
 from credibly.decide.learned import tamper_score as tamper_score

@@ -130,7 +130,7 @@ def test_outputs_are_those_on_the_whole_graph(name, moves):
     bound = cr.graph_nodes(clf, data, moves=moves, call=call)
     with torch.no_grad():
         whole = default(clf.net, data)
-        assert torch.allclose(bound.raw_outputs(bound.variable), whole, atol=1e-12)
+        assert torch.allclose(bound.raw_outputs(bound.start), whole, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -140,7 +140,7 @@ def test_moved_neighbourhoods_give_what_the_whole_graph_gives_when_moved_so(name
     default = call or (lambda net, graph: net(graph.x, graph.edge_index))
     nodes = [0, 3, 5, 17, NODES - 1]
     bound = cr.graph_nodes(clf, data, nodes, moves="neighbourhood", call=call)
-    moved = bound.start + torch.randn_like(bound.start)
+    moved = bound.values + torch.randn_like(bound.values)
     with torch.no_grad():
         found = bound.raw_outputs(bound.encode(moved))
         for row, node in enumerate(nodes):
@@ -168,14 +168,14 @@ def test_any_graph_any_nodes_any_number_of_layers(edges, nodes, layers):
     bound = cr.graph_nodes(cr.Classifier(net), data, nodes, moves="neighbourhood", hops=layers)
     with torch.no_grad():
         whole = net(data.x, data.edge_index)[nodes]
-        assert torch.allclose(bound.raw_outputs(bound.variable), whole, atol=1e-12)
+        assert torch.allclose(bound.raw_outputs(bound.start), whole, atol=1e-12)
 
 
 def test_moved_own_features_give_what_the_whole_graph_gives_when_moved_so():
     clf, data = classifier(), a_graph()
     nodes = torch.tensor([5, 0, 5, 12])  # one of them twice, with other moves
     bound = cr.graph_nodes(clf, data, nodes)
-    moved = bound.start + torch.randn_like(bound.start)
+    moved = bound.values + torch.randn_like(bound.values)
     with torch.no_grad():
         found = bound.raw_outputs(moved)
         for row, node in enumerate(nodes.tolist()):
@@ -188,8 +188,8 @@ def test_moved_own_features_give_what_the_whole_graph_gives_when_moved_so():
 def test_a_sample_does_not_feel_the_moves_of_its_neighbours():
     bound = cr.graph_nodes(classifier(), a_graph(), moves="neighbourhood")
     with torch.no_grad():
-        before = bound.raw_outputs(bound.variable)
-        moved = bound.variable.clone()
+        before = bound.raw_outputs(bound.start)
+        moved = bound.start.clone()
         moved[7] += 1.0
         changed = (bound.raw_outputs(moved) - before).abs().amax(1) > 0
     assert changed.nonzero().flatten().tolist() == [7]
@@ -197,7 +197,7 @@ def test_a_sample_does_not_feel_the_moves_of_its_neighbours():
 
 def test_gradients_are_those_of_finite_differences():
     bound = cr.graph_nodes(classifier(), a_graph(), [1, 4, NODES - 1], moves="neighbourhood")
-    x, step = bound.variable, 1e-6
+    x, step = bound.start, 1e-6
     multipliers = torch.rand(3, CLASSES, dtype=torch.float64)
     pull = losses_and_pull(bound, x, lambda _: multipliers).pull
     with torch.no_grad():
@@ -225,7 +225,7 @@ def test_padding_has_no_gradient_never_moves_and_costs_nothing(solved):
     bound, profile = solved
     padding = bound.members < 0
     assert bool(padding.any())
-    pull = losses_and_pull(bound, bound.variable, torch.clone).pull.reshape(profile.x0.shape)
+    pull = losses_and_pull(bound, bound.start, torch.clone).pull.reshape(profile.x0.shape)
     assert float(pull[padding].abs().max()) == 0
     assert torch.equal(profile.perturbed[padding], profile.x0[padding])
     real = (profile.perturbed - profile.x0)[~padding].square().sum()
@@ -278,11 +278,11 @@ def test_chunks_change_nothing(moves):
 def test_samples_are_chosen_by_slice_mask_and_numbers():
     bound = cr.graph_nodes(classifier(), a_graph(), moves="neighbourhood")
     with torch.no_grad():
-        every = bound.raw_outputs(bound.variable)
+        every = bound.raw_outputs(bound.start)
         mask = torch.arange(NODES) % 3 == 0
         for rows in (slice(4, 9), mask, torch.tensor([8, 2, 2])):
             part = bound.select(rows)
-            assert torch.allclose(part.raw_outputs(part.variable), every[rows], atol=1e-14)
+            assert torch.allclose(part.raw_outputs(part.start), every[rows], atol=1e-14)
             assert torch.equal(part.nodes, torch.arange(NODES)[rows])
 
 
@@ -334,7 +334,7 @@ def test_preprocess_and_pick_are_used():
     bound = cr.graph_nodes(clf, data, hops=2)
     with torch.no_grad():
         expected = net(data.x / 2, data.edge_index)
-        assert torch.allclose(bound.raw_outputs(bound.variable), expected, atol=1e-12)
+        assert torch.allclose(bound.raw_outputs(bound.start), expected, atol=1e-12)
 
 
 def test_a_node_with_nan_costs_only_those_who_hear_it():
@@ -359,7 +359,7 @@ def test_what_the_graph_holds_beside_features_comes_along():
     bound = cr.graph_nodes(classifier(), data, call=call)
     with torch.no_grad():
         expected = call(bound.net, data)
-        assert torch.allclose(bound.raw_outputs(bound.variable), expected, atol=1e-12)
+        assert torch.allclose(bound.raw_outputs(bound.start), expected, atol=1e-12)
 
 
 def test_the_model_is_left_as_found_and_inference_mode_is_fine():
@@ -378,10 +378,10 @@ def test_edges_may_be_an_edge_index_or_none_at_all():
     data.edge_index = EdgeIndex(data.edge_index, sparse_size=(NODES, NODES))
     with torch.no_grad():
         found = cr.graph_nodes(clf, data)
-        both = [bound.raw_outputs(bound.variable) for bound in (found, expected)]
+        both = [bound.raw_outputs(bound.start) for bound in (found, expected)]
         assert torch.allclose(*both, atol=1e-12)
     data.edge_index = torch.zeros(2, 0, dtype=torch.long)
-    assert cr.graph_nodes(clf, data, moves="neighbourhood").start.shape == (NODES, 1, FEATURES)
+    assert cr.graph_nodes(clf, data, moves="neighbourhood").values.shape == (NODES, 1, FEATURES)
 
 
 def test_a_head_of_one_logit_has_two_classes():
@@ -412,8 +412,8 @@ def some_graphs():
 def test_graphs_are_samples_with_all_nodes_moving(norm):
     clf = classifier(lambda: Pooled(norm))
     found = cr.graph_samples(clf, some_graphs())
-    assert found.start.shape == (3, 12, FEATURES)
-    moved = found.start + torch.randn_like(found.start)
+    assert found.values.shape == (3, 12, FEATURES)
+    moved = found.values + torch.randn_like(found.values)
     with torch.no_grad():
         outputs = found.raw_outputs(found.encode(moved))
         for row, data in enumerate(some_graphs()):
@@ -451,7 +451,7 @@ def test_graphs_of_other_kinds_are_refused():
 
 def test_a_model_that_forgets_the_batch_is_told():
     clf = cr.Classifier(lambda x, edge_index, batch: x.mean(0, keepdim=True))  # noqa: ARG005
-    with pytest.raises(cr.errors.ModelError, match="one row a sample"):
+    with pytest.raises(cr.errors.ModelError, match="one row per sample"):
         cr.credibility(cr.graph_samples(clf, some_graphs()), gamma=1.0)
 
 
@@ -555,7 +555,7 @@ def test_spaces_and_classifiers_that_do_not_fit_are_refused():
     tied = classifier(space=cr.Space(tied=[0, 0, -1, -1]))
     with pytest.raises(cr.errors.InvalidArgumentError, match="`tied`"):
         cr.graph_nodes(tied, a_graph(), moves="neighbourhood")
-    assert cr.graph_nodes(tied, a_graph()).variable.shape == (NODES, 3)
+    assert cr.graph_nodes(tied, a_graph()).start.shape == (NODES, 3)
     for wrong in (gcn(), classifier(module="first"), cr.graph_nodes(classifier(), a_graph())):
         with pytest.raises(cr.errors.InvalidArgumentError, match="`clf`"):
             cr.graph_nodes(wrong, a_graph())

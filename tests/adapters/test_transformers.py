@@ -103,7 +103,7 @@ def test_derivatives_through_a_profile(attention):
     bound = cr.bind(clf, x)
     exact = cr.solvers.LBFGS(tolerance=1e-10, steps=3000)
     profile = cr.credibility(bound, gamma=40.0, solver=exact)
-    tracked = bound.start.clone().requires_grad_(True)
+    tracked = bound.values.clone().requires_grad_(True)
     found = cr.attached_credibility(bound, profile, x0=tracked, products=100, accuracy=1e-10)
     found[:, 0].sum().backward()
     v = torch.randn(tracked.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
@@ -111,7 +111,7 @@ def test_derivatives_through_a_profile(attention):
     class Moved(torch.nn.Module):  # the same model, with its words moved by s v
         def __init__(self, s):
             super().__init__()
-            self.model, self.values = model, bound.start + s * v
+            self.model, self.values = model, bound.values + s * v
 
         def forward(self, embedded):
             return self.model(inputs_embeds=embedded, attention_mask=x["attention_mask"]).logits
@@ -205,7 +205,7 @@ def test_bad_models_are_refused_in_words():
         cr.from_transformers(KINDS["bert"]().bfloat16())
     regression = KINDS["bert"]()
     regression.config.problem_type = "regression"
-    with pytest.raises(cr.errors.ModelError, match="a regression"):
+    with pytest.raises(cr.errors.ModelError, match="means regression"):
         cr.from_transformers(regression)
     with pytest.raises(cr.errors.ModelError, match=r"net\.eval\(\)"):
         cr.credibility(cr.from_transformers(KINDS["bert"]().train()), texts(), gamma=1.0)

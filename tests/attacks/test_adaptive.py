@@ -5,6 +5,7 @@ import torch
 
 import credibly as cr
 from credibly.decide.scores import predicted_ratio, ratio
+from credibly.model.bind import bind
 from credibly.model.derivatives import gradient_of
 from tests.reference import models, oracles
 
@@ -150,7 +151,7 @@ def test_unrolled_and_one_step_surrogates_are_differentiated_exactly(make, bound
 def test_the_unrolled_point_is_that_of_plain_descent():
     clf, x, _, system = setting(3)
     attack = cr.attacks.Unrolled(eps=0.1, system=system, length=7, rate=0.05)
-    problem = cr.solvers.FitRiskProblem(clf, x, WEIGHTS)
+    problem = cr.solvers.FitRiskProblem(bind(clf, x), WEIGHTS)
     expected = x
     for _ in range(7):
         expected = expected - 0.05 * problem.evaluate(expected).gradient

@@ -141,7 +141,7 @@ def test_the_outer_box_holds_for_all_channels():
 @pytest.mark.parametrize(
     ("bounds", "words"),
     [
-        ((LOW[:2], HIGH), "3 of them, one a channel"),
+        ((LOW[:2], HIGH), "3 of them, one per channel"),
         ((LOW, ("a", 1.0, 2.0)), "3 of them"),
         ((HIGH, LOW), "low < high"),
         ((LOW,), "low, high"),
@@ -162,7 +162,7 @@ def test_bounds_that_cannot_be_are_refused(bounds, words):
 
 @pytest.mark.parametrize("name", ATTACKS)
 @pytest.mark.parametrize("array", [torch.tensor, np.array], ids=["tensor", "array"])
-def test_tensors_and_arrays_of_one_number_a_channel_are_tuples(name, array):
+def test_tensors_and_arrays_of_one_number_per_channel_are_tuples(name, array):
     weight, clf = classifier()
     x = images()
     labels = (x.flatten(1) @ weight).argmax(1)

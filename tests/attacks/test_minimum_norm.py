@@ -123,10 +123,10 @@ def test_the_model_is_left_as_found():
         ({"bounds": (0.0, torch.inf)}, "^`bounds`"),
         ({"bounds": (-torch.inf, torch.inf)}, "^`bounds`.*finite.*range of the data"),
         ({"bounds": None}, "^`bounds`.*finite"),
-        ({"labels": torch.tensor([0, 9, 0])}, "^`labels`.*3 class numbers below 5"),
+        ({"labels": torch.tensor([0, 9, 0])}, "^`labels`.*0 to 4, got 9 for sample 1"),
         ({"settings": {"deep fool": {"steps": 3}}}, r"^`settings`.*\['deep fool'\]"),
         ({"chunk_size": 0}, "^`chunk_size`"),
-        ({"labels": torch.zeros(2).long()}, "^`labels`.*predicted"),
+        ({"labels": torch.zeros(2).long()}, "^`labels`.*one whole number per sample, 3"),
         ({"labels": torch.zeros(3)}, "^`labels`.*float32"),
     ],
 )
@@ -138,15 +138,12 @@ def test_bad_input_is_refused(settings, match):
 
 def test_spaces_and_modules_are_refused():
     net, x = nn.Sequential(nn.Identity(), models.smooth_network()), models.inputs(2)
-    for clf in (
-        Classifier(net, space=cr.Space(scale=2.0)),
-        Classifier(net, module="0"),
-        cr.bind(Classifier(net), x),
-    ):
+    for clf in (Classifier(net, space=cr.Space(scale=2.0)), Classifier(net, module="0")):
         with pytest.raises(InvalidArgumentError, match=r"^`clf`.*plain inputs.*Classifier\(net\)"):
             minimum_norm_attacks(clf, x, bounds=(-9.0, 9.0))
-    with pytest.raises(InvalidArgumentError, match=r"^`clf`.*Wrap"):
-        minimum_norm_attacks(net, x, bounds=(-9.0, 9.0))
+    for other in (net, cr.bind(Classifier(net), x)):
+        with pytest.raises(InvalidArgumentError, match=r"^`clf`.*Wrap"):
+            minimum_norm_attacks(other, x, bounds=(-9.0, 9.0))
 
 
 def test_without_foolbox_the_extra_is_named(monkeypatch):

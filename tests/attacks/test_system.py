@@ -163,7 +163,7 @@ def test_classes_of_other_inputs_are_refused(count):
     clf = cr.Classifier(torch.nn.Linear(3, 3).double())
     classes = torch.arange(count) % 3
     with pytest.raises(
-        cr.errors.InvalidArgumentError, match=f"labels.*{len(X)} whole numbers, one a sample, got"
+        cr.errors.InvalidArgumentError, match=f"labels.*one whole number per sample, {len(X)}, got"
     ):
         cr.attacks.System.bare().judge(clf, X, classes)
     with pytest.raises(cr.errors.InvalidArgumentError, match="target"):
@@ -181,11 +181,13 @@ def test_an_attack_in_place_of_a_function_of_eps_is_refused():
         cr.attacks.run_attacks(clf, X, LABELS, **given)
 
 
-@pytest.mark.parametrize(("wrong", "got"), [(3, "0 to 3"), (-1, "-1 to 2"), (0.5, "float")])
+@pytest.mark.parametrize(
+    ("wrong", "got"), [(3, "3 for sample"), (-1, "-1 for sample"), (0.5, "float")]
+)
 def test_numbers_that_are_no_classes_are_refused_by_a_system(wrong, got):
     clf = cr.Classifier(torch.nn.Linear(3, 3).double())
     classes = torch.tensor([*LABELS[1:].tolist(), wrong])
-    with pytest.raises(cr.errors.InvalidArgumentError, match=f"labels.*whole numbers.*got .*{got}"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=f"`labels`.*got .*{got}"):
         cr.attacks.System.bare().judge(clf, X, classes)
     with pytest.raises(cr.errors.InvalidArgumentError, match="target"):
         cr.attacks.System.bare().judge(clf, X, LABELS, target=classes)

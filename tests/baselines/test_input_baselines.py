@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import credibly as cr
-from credibly.baselines import catalogue as b
+from credibly import baselines as b
 from credibly.baselines.input_baselines import dropping_out
 from credibly.decide import scores
 from tests.reference import models, oracles
@@ -155,8 +155,8 @@ def test_one_gradient_step_is_that_of_the_objective(clf, step, keep_class):
         far = min(0.25 * math.sqrt(objective(x)), 0.5 * length) / length if step is None else step
         losses = clf.losses((x - far * slope).unsqueeze(0))[0].tolist()
         own = int(clf.losses(x.unsqueeze(0)).argmin()) if keep_class else losses.index(min(losses))
-        rival = min(v for k, v in enumerate(losses) if k != own)
-        expected.append(math.log(rival / losses[own]))
+        other = min(v for k, v in enumerate(losses) if k != own)
+        expected.append(math.log(other / losses[own]))
     found = b.OneGradientStep(gamma=GAMMA, step=step, keep_class=keep_class)(clf, X)
     assert found.tolist() == pytest.approx(expected, abs=1e-6)
 
@@ -240,7 +240,7 @@ class Counter(nn.Module):
 @pytest.mark.parametrize("name", EVERY)
 def test_passes_are_those_that_are_run(net, name):
     counter = Counter(net)
-    EVERY[name].of_chunk(cr.Classifier(counter), X)
+    EVERY[name].of_chunk(cr.bind(cr.Classifier(counter), X), X)
     extra = 1 if name.startswith("one ") else 0  # one row, once, to count the classes
     spent = (counter.forwards - extra + 2 * counter.backwards) / 3 / len(X)
     assert spent == pytest.approx(EVERY[name].passes(5), abs=1e-9)

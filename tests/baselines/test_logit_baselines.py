@@ -11,7 +11,7 @@ from scipy.optimize import brentq, minimize_scalar
 from torch import nn
 
 import credibly as cr
-from credibly.baselines import catalogue as b
+from credibly import baselines as b
 from tests.reference import models
 
 ROWS = st.lists(
@@ -259,5 +259,5 @@ def test_a_temperature_may_be_far_from_that_of_the_logits():
 
 
 def test_no_samples_fit_no_temperature():
-    with pytest.raises(cr.errors.InvalidArgumentError, match="`labels`"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`logits`"):
         b.TemperatureScaled.fit(torch.zeros(0, 3), torch.zeros(0).long())

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import credibly as cr
-from credibly.batch import score as module
+from credibly.batch import chunks
 from credibly.batch.shards import Shards
 from credibly.io.models import LoadedClassifier
 from tests.batch.settings import CLASSES, ROWS, SMALL
@@ -47,7 +47,11 @@ def test_the_metadata_tells_what_the_rows_were_made_with(clf, data, out):
     report = cr.score(clf, data, out, **{**SMALL, "gamma": "auto"}, bounds=(-50.0, 50.0))
     stored = json.loads(pq.read_schema(out).metadata[b"settings"])
     x = torch.from_numpy(np.load(data))
-    assert stored["gamma"] == report.gamma == pytest.approx(cr.auto_gamma(clf, x), rel=1e-12)
+    assert (
+        stored["resolved"]["gamma"]
+        == report.gamma
+        == pytest.approx(cr.auto_gamma(clf, x), rel=1e-12)
+    )
     assert stored["settings"]["gamma"] == "auto"
     assert stored["settings"]["data"] == cr.open_source(data).fingerprint()
     assert stored["settings"]["classes"] == list(CLASSES)
@@ -123,7 +127,7 @@ def test_bounds_that_no_row_keeps_are_the_reason_named(clf, tmp_path, out, broke
     assert caught.value.argument == "bounds"
     assert f"{6 - broken} of the first 6 rows lie outside" in str(caught.value)
     assert "7.5 to 200" in str(caught.value)
-    assert not Shards(out).folder.exists()
+    assert not Shards(out).path.exists()
     x[3] = 0.5  # one row inside is enough
     np.save(tmp_path / "x.npy", x)
     report = cr.score(clf, tmp_path / "x.npy", out, bounds=(0.0, 1.0))
@@ -144,8 +148,12 @@ def test_files_of_which_none_can_be_read_are_the_reason_named(tmp_path, out):
 def test_weights_of_their_own(clf, data, out):
     report = cr.score(clf, data, out, gamma=None, weights=[1.0, 2.0, 3.0], chunk_size=4)
     assert report.gamma is None
-    assert json.loads(pq.read_schema(out).metadata[b"settings"])["weights"] == [1.0, 2.0, 3.0]
-    assert "weights of their own" in report.summary()
+    assert json.loads(pq.read_schema(out).metadata[b"settings"])["resolved"]["weights"] == [
+        1.0,
+        2.0,
+        3.0,
+    ]
+    assert "weights per class" in report.summary()
 
 
 def test_single_precision_models_take_double_precision_tables(tmp_path, out):
@@ -163,7 +171,7 @@ def test_a_file_of_bad_rows_alone_is_scored_where_gamma_is_a_number(clf, tmp_pat
     np.save(tmp_path / "x.npy", np.full((5, 4), np.nan))
     with pytest.raises(cr.errors.InvalidArgumentError, match="none of them finite"):
         cr.score(clf, tmp_path / "x.npy", out)
-    assert not Shards(out).folder.exists()
+    assert not Shards(out).path.exists()
     assert cr.score(clf, tmp_path / "x.npy", out, gamma=1.0).statuses == {"non finite input": 5}
     assert pd.read_parquet(out)["predicted"].isna().all()
 
@@ -182,10 +190,10 @@ def test_progress_is_told_as_a_share(clf, data, out):
 
 
 def test_a_loaded_classifier_brings_its_fingerprint(data, out, clf):
-    loaded = LoadedClassifier(clf, "python", "ab" * 32, "a test")
+    loaded = LoadedClassifier(clf, "python", "a test", (("weights", "ab" * 32),))
     cr.score(loaded, data, out, **SMALL)
     stored = json.loads(pq.read_schema(out).metadata[b"settings"])
-    assert stored["settings"]["model"] == "ab" * 32
+    assert stored["settings"]["model weights"] == "ab" * 32
 
 
 def test_memory_does_not_grow_with_the_number_of_rows(tmp_path):
@@ -205,7 +213,7 @@ def test_memory_does_not_grow_with_the_number_of_rows(tmp_path):
 
 
 def test_no_more_than_a_chunk_is_ever_read(clf, data, out, monkeypatch):
-    monkeypatch.setattr(module, "AUTO_ROWS", 4)
+    monkeypatch.setattr(chunks, "AUTO_ROWS", 4)
     source = cr.open_source(data)
     sizes = []
     read = type(source).read

@@ -46,7 +46,7 @@ def test_gamma_is_set_by_the_rows_on_which_the_model_does_not_raise(tmp_path, ou
     np.save(tmp_path / "x.npy", x)
     with pytest.raises(cr.errors.ModelError):
         cr.score(clf, tmp_path / "x.npy", out, overwrite=True)
-    assert not Shards(out).folder.exists()
+    assert not Shards(out).path.exists()
 
 
 def test_a_whole_chunk_of_such_rows_stops_nobody(tmp_path, out):

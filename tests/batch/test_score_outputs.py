@@ -6,10 +6,10 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
+from pyarrow import parquet
 from torch import nn
 
 import credibly as cr
-from credibly.batch import shards as shards_module
 from credibly.batch.shards import Shards
 from tests.batch.settings import SMALL
 
@@ -28,7 +28,7 @@ def test_a_link_is_not_replaced_by_a_file(clf, data, tmp_path, there, overwrite)
     assert link.is_symlink()
     assert target.exists() is there
     assert not there or target.read_bytes() == b"somebody's"
-    assert not Shards(link).folder.exists()
+    assert not Shards(link).path.exists()
 
 
 def test_a_model_that_does_not_fit_the_data_leaves_nothing_behind(clf, tmp_path, out):
@@ -69,9 +69,7 @@ def test_the_inputs_are_not_overwritten(clf, tmp_path):
     before = table.read_bytes()
     (tmp_path / "other.parquet").symlink_to(table)
     for out in (table, tmp_path / "other.parquet"):
-        with pytest.raises(
-            cr.errors.OutputError, match=r"is the file that is to be read.*another name"
-        ):
+        with pytest.raises(cr.errors.OutputError, match=r"is the file to be read.*another name"):
             cr.score(clf, table, out, gamma=1.0, overwrite=True)
     assert table.read_bytes() == before
 
@@ -93,25 +91,26 @@ def test_a_name_without_a_last_part_is_refused_as_a_folder(clf, data, tmp_path, 
 def test_what_is_no_plain_file_is_never_replaced_by_one(clf, data, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(cr.errors.OutputError, match="no plain file"):
-        cr.score(clf, data, pipe, overwrite=True, **SMALL)
+    for overwrite in (True, False):
+        with pytest.raises(cr.errors.OutputError, match="not a plain file"):
+            cr.score(clf, data, pipe, overwrite=overwrite, **SMALL)
     assert pipe.is_fifo()
 
 
 def test_a_full_disk_is_said_and_finished_rows_are_kept(clf, data, out, monkeypatch):
-    write, calls = shards_module.Shards.write, []
+    write, calls = parquet.write_table, []
 
-    def full(self, number, table):
-        calls.append(number)
+    def full(table, place):
+        calls.append(place)
+        write(table, place)
         if len(calls) == 2:
-            with shards_module.writing(self.part(number)):
-                raise OSError(errno.ENOSPC, "No space left on device")
-        write(self, number, table)
+            raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(shards_module.Shards, "write", full)
-        with pytest.raises(cr.errors.OutputError, match=r"the disk is full.*finished are kept"):
+        patch.setattr(parquet, "write_table", full)
+        with pytest.raises(cr.errors.OutputError, match=r"disk is full.*Finished parts are kept"):
             cr.score(clf, data, out, **SMALL)
+    assert not list(Shards(out).path.glob("*.tmp"))
     assert cr.score(clf, data, out, **SMALL).resumed == 8
 
 

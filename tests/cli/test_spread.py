@@ -62,7 +62,7 @@ def test_the_commands_offer_every_shared_option(command):
 
 def test_a_file_of_names_that_is_not_there_is_no_name_of_a_class(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidArgumentError, match=r"'names\.txt', which is no file"):
+    with pytest.raises(InvalidArgumentError, match=r"'names\.txt', which is not a file"):
         options._class_names("names.txt")
     (tmp_path / "names.txt").write_text("cat\n\ndog\n")
     assert options._class_names("names.txt") == options._class_names("cat, dog") == ["cat", "dog"]

@@ -9,6 +9,7 @@ from torch import nn
 from credibly.data.sample import CLASSES, load_sample
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
+from credibly.model.variable import Inputs
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def test_the_weights_take_little_room():
 
 
 def test_the_network_passes_the_checks_of_the_package(sample):
-    check_model(Classifier(sample.net, classes=sample.classes), sample.images[:2])
+    check_model(Inputs(Classifier(sample.net, classes=sample.classes), sample.images[:2]))
 
 
 def test_two_loads_are_equal_and_apart(sample):

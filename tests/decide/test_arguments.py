@@ -11,7 +11,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import credibly as cr
-from credibly.decide.arguments import checked_labels
+from credibly._validation import labels as checked_labels
 from tests.reference import models
 
 SOLVER = cr.solvers.LBFGS(steps=10)
@@ -40,9 +40,9 @@ def calls(clf, profile):
         "fit": lambda p: cr.ConformalSets.fit(clf, p, labels),
         "sets": sets.sets,
         "named": sets.named,
-        "learn a judge": lambda p: cr.Judge.fit(clf, p),
+        "fit a judge": lambda p: cr.Judge.fit(clf, p),
         "judge": cr.Judge.fit(clf, profile).judge,
-        "learn a flag": lambda p: cr.OutlierFlag.fit(clf, p),
+        "fit a flag": lambda p: cr.OutlierFlag.fit(clf, p),
         "flag": flag.flag,
     }
 
@@ -154,7 +154,7 @@ def test_attacks_and_studies_take_them_likewise(clf, form, tmp_path):
 
 @pytest.mark.parametrize("bad", [["a", "b"], pd.Series(["a", "b"]), [[1], [1, 2]], [None, 1]])
 def test_a_study_and_an_attack_say_what_labels_are(clf, bad):
-    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`labels`.*classes.index"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`labels`.*not an array of numbers"):
         cr.study.InputSet(models.inputs(2), bad, "ordinary")
     with pytest.raises(cr.errors.InvalidArgumentError, match=r"`labels`.*classes.index"):
         cr.attacks.PGD(eps=0.1, steps=2)(clf, models.inputs(2), bad)
@@ -179,20 +179,17 @@ def test_another_gamma_is_said_as_a_gamma(clf, profile):
     )
 
 
-@pytest.mark.parametrize(("differing", "words"), [(0, "class 0 on: 7"), (700, "class 700 on: 7")])
-def test_long_weights_are_abbreviated(clf, profile, differing, words):
+@pytest.mark.parametrize("differing", [0, 700])
+def test_of_many_weights_the_first_that_differs_is_named(clf, profile, differing):
     rule = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5)
     many = [float(k + 10) for k in range(1000)]
     rule = replace(rule, settings=replace(rule.settings, weights=tuple(many)))
     many[differing] = 7.0
     other = replace(profile, settings=replace(profile.settings, weights=tuple(many)))
-    with pytest.raises(cr.errors.InvalidArgumentError, match=words) as caught:
+    with pytest.raises(cr.errors.InvalidArgumentError) as caught:
         rule.decide(other)
-    assert f"on: {differing + 10}, " in str(caught.value)
-    assert len(str(caught.value)) < 400
-    with pytest.raises(
-        cr.errors.InvalidArgumentError, match=r"1000 weights, .* got \(200, 200, 200\)"
-    ):
+    assert f"chosen with, {differing + 10} for class {differing}, got 7." in str(caught.value)
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"1000 of them, got 3\."):
         rule.decide(profile)
 
 
@@ -231,7 +228,7 @@ def test_an_estimator_is_told_where_its_classifier_is():
     assert rule.decide(profile).coverage == pytest.approx(0.8)
 
 
-def test_the_file_of_another_rule_is_named_with_who_reads_it(tmp_path):
+def test_the_file_of_another_rule_is_refused_by_its_format(tmp_path):
     clf = cr.Classifier(models.smooth_network())
     profile = cr.credibility(clf, models.inputs(30), gamma=30.0)
     path = tmp_path / "rule.json"
@@ -243,14 +240,12 @@ def test_the_file_of_another_rule_is_named_with_who_reads_it(tmp_path):
     ]
     for rule in made:
         rule.save(path)
-        own = type(rule)
-        assert own.load(path) == rule
-        for other in {type(r) for r in made} - {own}:
-            words = f"the file of a {own.__name__}, not of a {other.__name__}.*{own.__name__}.load"
-            with pytest.raises(cr.errors.FileFormatError, match=words):
+        assert type(rule).load(path) == rule
+        for other in {type(r) for r in made} - {type(rule)}:
+            with pytest.raises(cr.errors.FileFormatError, match=f"{other.format}.*{rule.format}"):
                 other.load(path)
     path.write_text("[]")
-    with pytest.raises(cr.errors.FileFormatError, match=r"not a file that Judge\.save wrote"):
+    with pytest.raises(cr.errors.FileFormatError, match=r"not a 'credibly\.judge' file"):
         cr.Judge.load(path)
 
 
@@ -275,9 +270,7 @@ def test_columns_of_tables_and_arrays_that_run_backwards_are_what_they_hold(clf,
     "labels", [[0.0, 1.0, 2.0], np.array([0.0, 1.0, math.nan]), torch.tensor([True, False, True])]
 )
 def test_labels_that_are_not_whole_are_told_how_to_become_so(labels):
-    with pytest.raises(
-        cr.errors.InvalidArgumentError, match=r"labels\.astype\(int\).*none is missing"
-    ):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"labels\.astype\(int\)"):
         checked_labels(labels, 3, 3)
     with pytest.raises(cr.errors.InvalidArgumentError, match="very samples of the profile"):
         checked_labels([0, 1], 3, 3)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import credibly as cr
-from credibly.decide.compare import FIRMER, Comparison
+from credibly.decide.compare import FIRMER, MEASURES, Comparison
 from tests.reference import models
 
 
@@ -35,16 +35,8 @@ def test_the_steeper_copy_holds_its_predictions_less(plain):
     assert found.differences["trust"][("flat", "steep")].low > 0
     assert found.differences["relative shift"][("flat", "steep")].high < 0
     assert found.differences["gain"][("flat", "steep")].high < 0
-    assert "flat less steep" in found.summary()
-    assert "(apart)" in found.summary()
-
-
-def test_a_single_input_is_no_several(plain):
-    both = {name: cr.Classifier(plain) for name in "ab"}
-    found = cr.compare(both, models.inputs(1), gamma=100.0)
-    assert "1 input; gamma" in found.summary()
-    assert "Only 1 input: the intervals" in found.summary()
-    assert repr(found).startswith("Comparison(1 input; ")
+    assert "flat - steep" in found.summary()
+    assert "(flat is firmer)" in found.summary()
 
 
 @pytest.mark.parametrize(("count", "few"), [(2, True), (9, True), (10, False)])
@@ -58,7 +50,8 @@ def test_so_few_samples_tell_nothing_apart(plain, count, few):
         gap.low * gap.high > 0 for gaps in found.differences.values() for gap in gaps.values()
     )
     assert ("(apart)" in found.summary()) != few
-    assert (f"Only {count} inputs: the intervals mean nothing" in found.summary()) == few
+    assert ("(flat is firmer)" in found.summary()) != few
+    assert ("fewer than 10 inputs: the intervals mean nothing" in found.summary()) == few
 
 
 def test_the_same_model_twice_differs_by_exactly_nothing(plain):
@@ -71,26 +64,27 @@ def test_the_same_model_twice_differs_by_exactly_nothing(plain):
         assert set(by_pair) == {("a", "b"), ("a", "c"), ("b", "c")}
         for gap in by_pair.values():
             assert (gap.low, gap.value, gap.high) == (0.0, 0.0, 0.0)
-    assert "(apart)" not in found.summary()
+    assert "apart" not in found.summary()
+    assert "firmer)" not in found.summary()
 
 
-def test_different_prices_are_said_first_and_can_hide_the_result(plain):
+def test_different_gammas_are_said_first_and_can_hide_the_result(plain):
     x = models.inputs(60)
     both = {"flat": cr.Classifier(plain), "steep": cr.Classifier(Steeper(plain, x))}
     own = cr.compare(both, x, gamma="auto")
     first, second, *_ = own.summary().splitlines()
-    assert not own.one_price
-    for words in ("The prices differ", "not comparable", "Pass one number for all models"):
+    assert not own.same_gamma
+    for words in ("not comparable: the gammas differ", "pass one number for all models"):
         assert words in first
     for name, gamma in own.gammas.items():
         assert f"{name} {gamma:.4g}" in first
         assert f"{name} {gamma:.4g}" in second
     assert second.startswith("60 inputs; gamma: flat ")
     same = cr.compare(both, x, gamma=own.gammas["flat"])
-    assert same.one_price
+    assert same.same_gamma
     assert same.summary().startswith("60 inputs; gamma: flat ")
-    assert "prices differ" not in same.summary()
-    pair = ("flat", "steep")  # it looks as firm, since moving is sixteen times as dear for it
+    assert "gammas differ" not in same.summary()
+    pair = ("flat", "steep")  # it looks as firm, since moving costs sixteen times as much for it
     assert own.gammas["steep"] == pytest.approx(16 * own.gammas["flat"], rel=1e-3)
     assert own.differences["relative shift"][pair].value == pytest.approx(0, abs=1e-3)
     assert same.differences["relative shift"][pair].high < -0.05
@@ -102,20 +96,22 @@ def test_every_row_says_which_way_is_firmer_and_the_test_models_agree(plain):
     x = models.inputs(60)
     both = {"flat": cr.Classifier(plain), "steep": cr.Classifier(Steeper(plain, x))}
     found = cr.compare(both, x, gamma=100.0)
-    for measure, side in FIRMER.items():
-        for name in both:
-            (line,) = (
-                s for s in found.summary().splitlines() if s.startswith(f"{measure}, {name}:")
-            )
-            assert line.endswith(side)
-        gap = found.differences[measure][("flat", "steep")]
-        if side == "higher is firmer":
-            assert gap.low > 0
-        if side == "lower is firmer":
-            assert gap.high < 0
-        (line,) = (s for s in found.summary().splitlines() if s.startswith(f"{measure}, flat less"))
-        assert ("flat is firmer" in line) == (measure != "risk")
-    assert set(FIRMER) == set(found.means)
+    header, *rows = found.summary().splitlines()[1:]
+    assert header.split("  ")[0] == "measure"
+    for name in (*both, "flat - steep"):
+        assert name in header
+    assert [row.split("  ")[0] for row in rows] == [*MEASURES, "same class"]
+    for measure, row in zip(MEASURES, rows, strict=False):
+        gap = found.differences[measure]["flat", "steep"]
+        assert str(found.means[measure]["flat"]) in row
+        assert row.index(str(found.means[measure]["steep"])) == header.index("steep")
+        side = FIRMER.get(measure)
+        if side is None:
+            assert row.endswith(f"{gap} (apart)")
+        else:
+            assert f"  {side}  " in row
+            assert row.endswith(f"{gap} (flat is firmer)")
+            assert gap.low > 0 if side == "higher" else gap.high < 0
 
 
 def test_the_share_of_equal_predictions_is_that_of_the_models(plain):
@@ -128,7 +124,7 @@ def test_the_share_of_equal_predictions_is_that_of_the_models(plain):
     share = found.agreement["a", "b"]
     assert share.value == pytest.approx(float(same))
     assert 0 < share.low < share.value < share.high < 1
-    assert f"same class predicted, a and b: {share.value:.4g} (" in found.summary()
+    assert found.summary().endswith(str(share))
 
 
 def test_classes_of_the_same_name_are_the_same_class(plain):
@@ -181,10 +177,10 @@ def test_other_losses_and_spaces_are_said_first_and_nobody_is_called_firmer(plai
     clf, steep = cr.Classifier(plain), Steeper(plain, x)
     scale = torch.full((8,), 3.0, dtype=torch.float64)
     others = {
-        "the losses differ (a CrossEntropy(), b Hinge(": cr.Classifier(
+        "the loss differs (a CrossEntropy(), b Hinge(": cr.Classifier(
             steep, loss=cr.losses.Hinge()
         ),
-        "what moves, or how dear": cr.Classifier(steep, space=cr.Space(scale=scale)),
+        "the space differs (a inputs, b ": cr.Classifier(steep, space=cr.Space(scale=scale)),
     }
     assert (
         "a is firmer" in cr.compare({"a": clf, "b": cr.Classifier(steep)}, x, gamma=9.0).summary()
@@ -192,7 +188,7 @@ def test_other_losses_and_spaces_are_said_first_and_nobody_is_called_firmer(plai
     for words, other in others.items():
         found = cr.compare({"a": clf, "b": other}, x, gamma=9.0)
         assert len(found.unlike) == 1
-        assert found.summary().startswith(f"Not comparable: {words}")
+        assert found.summary().startswith(f"warning: not comparable: {words}")
         assert "(apart)" in found.summary()
         assert not any(f"{name} is firmer" in found.summary() for name in "ab")
 
@@ -201,7 +197,7 @@ def test_hidden_features_of_two_models_have_no_common_unit(plain):
     other = models.smooth_network(classes=3, seed=1)
     inner = [cr.Classifier(net, module="0") for net in (plain, other)]
     found = cr.compare({"a": inner[0], "b": inner[1]}, models.inputs(12), gamma=30.0)
-    assert "inside of each model" in found.summary().splitlines()[0]
+    assert "inside each model" in found.summary().splitlines()[0]
     same = cr.compare({"a": inner[0], "b": inner[0]}, models.inputs(12), gamma=30.0)
     assert same.unlike == ()
 
@@ -221,7 +217,7 @@ def test_inputs_that_are_left_out_are_counted(plain):
     both = {"a": cr.Classifier(plain), "b": cr.Classifier(plain)}
     found = cr.compare(both, x, gamma=30.0)
     assert (found.samples, found.left_out) == (11, 1)
-    assert found.summary().startswith("11 inputs (1 left out: not solved by all); gamma: a 30")
+    assert found.summary().startswith("11 inputs (1 left out: not solved for all); gamma: a 30")
 
 
 def test_what_cannot_be_compared_is_refused(plain):
@@ -249,9 +245,9 @@ def test_logits_that_are_merely_scaled_are_said_to_decide(plain):
     assert found.sizes["doubled"] > 1.25 * found.sizes["as it is"]
     expected = (-cr.Classifier(plain).losses(models.inputs(20)).detach()).norm(dim=1).mean()
     assert found.sizes["as it is"] == pytest.approx(float(expected))
-    assert "Losses of doubled are" in found.summary()
+    assert "losses of doubled are" in found.summary()
     alike = {"as it is": cr.Classifier(plain), "a little": scaled(plain, 1.01)}
-    assert "Losses of" not in cr.compare(alike, models.inputs(20), gamma=100.0).summary()
+    assert "losses of" not in cr.compare(alike, models.inputs(20), gamma=100.0).summary()
 
 
 def test_other_names_for_the_same_outputs_are_no_disagreement(plain):

@@ -1,8 +1,8 @@
 """Sets that hold the true class: MAPIE's own, kept in a file, and as often right as promised."""
 
-import builtins
 import json
 import math
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -196,7 +196,7 @@ def test_a_sample_without_some_class_is_no_problem(clf, population, truth):
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        (torch.zeros(99, dtype=torch.long), "one whole number a sample, 100"),
+        (torch.zeros(99, dtype=torch.long), "one whole number per sample, 100"),
         (torch.zeros(100, 1, dtype=torch.long), r"shape \(100, 1\)"),
         (torch.zeros(100), "float32"),
         (["a"] * 100, "in the order of the model's outputs"),
@@ -278,14 +278,7 @@ def test_files_of_other_content_are_refused(clf, population, truth, tmp_path, ch
 
 
 def test_without_mapie_the_extra_is_named(clf, population, truth, monkeypatch):
-    real = builtins.__import__
-
-    def missing(name, *args, **kwargs):
-        if name.startswith("mapie"):
-            raise ImportError(name=name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.setitem(sys.modules, "mapie", None)
     with pytest.raises(cr.errors.MissingExtraError, match=r"credibly\[conformal\]"):
         cr.ConformalSets.fit(clf, population[:100], truth[:100])
 

@@ -58,9 +58,9 @@ def test_samples_without_a_profile_are_flagged(clf, population):
         cr.OutlierFlag.fit(clf, holes, false_alarms=0.05)
 
 
-@pytest.mark.parametrize("score", [None, "margin", "two-sided"])
+@pytest.mark.parametrize("score", [None, "margin", "tamper"])
 def test_what_was_saved_flags_the_same(clf, population, tmp_path, score):
-    chosen = cr.scores.tamper_score(population[:300]) if score == "two-sided" else score
+    chosen = cr.scores.tamper_score(population[:300]) if score == "tamper" else score
     rule = cr.OutlierFlag.fit(clf, population[300:800], false_alarms=0.2, score=chosen)
     rule.save(tmp_path / "flag.json")
     again = cr.OutlierFlag.load(tmp_path / "flag.json")

@@ -6,7 +6,7 @@ import torch
 
 import credibly as cr
 from credibly.decide import scores
-from credibly.decide.learned import Balanced, Plain, TwoSided, as_score, score_from_json
+from credibly.decide.learned import Balanced, DistanceFromUsual, Plain, as_score, score_from_json
 from tests.reference import models
 
 
@@ -65,19 +65,13 @@ def test_scores_survive_their_json(profile):
         assert torch.equal(again(profile), score(profile))
 
 
-def test_the_first_version_of_a_two_sided_score_is_still_read(profile):
-    old = {"kind": "two-sided", "name": "shift", "centre": 1.5, "spread": 2.0}
-    expected = -(scores.shift(profile) - 1.5).abs() / 2.0
-    assert torch.equal(score_from_json(old)(profile), expected)
-
-
 def test_a_score_without_spread_is_taken_as_it_is(profile):
     one = profile[0]
     for score in (cr.scores.failure_score(one), cr.scores.tamper_score(one)):
         assert bool(score(profile).isfinite().all())
     same = profile[[3, 3, 3]]
     assert Balanced.fit(same, ("margin",), (2.0,)).spreads == (1.0,)
-    assert float(TwoSided.fit(same, "margin")(same)[0]) == 0.0
+    assert float(DistanceFromUsual.fit(same, "margin")(same)[0]) == 0.0
 
 
 def test_samples_without_a_profile_are_left_out_of_the_scale_and_get_nan(profile):
@@ -87,20 +81,19 @@ def test_samples_without_a_profile_are_left_out_of_the_scale_and_get_nan(profile
     learned = cr.scores.failure_score(holes)
     assert learned == cr.scores.failure_score(profile[1::2])
     assert learned(holes).isnan().tolist() == [True, False] * 20
-    with pytest.raises(cr.errors.InvalidArgumentError, match="learn a scale"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="fit a scale"):
         cr.scores.tamper_score(holes[::2])
-    with pytest.raises(cr.errors.InvalidArgumentError, match=r"an empty profile.*never predicted"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="an empty profile"):
         cr.scores.failure_score(profile[:0])
 
 
 def test_scores_by_name_or_as_they_are(profile):
-    assert as_score("gain", profile) == Plain("gain")
-    assert as_score(None, profile) == cr.scores.failure_score(profile)
-    own = cr.scores.outlier_score()
-    assert as_score(own, profile) is own
-    for bad in ("gian", 3, ["gain"], scores.gain):
+    assert as_score("gain") == Plain("gain")
+    own = cr.scores.failure_score(profile)
+    assert as_score(own) is own
+    for bad in ("gian", 3, None, ["gain"], scores.gain):
         with pytest.raises(cr.errors.InvalidArgumentError, match=r"`score`.*predicted_ratio"):
-            as_score(bad, profile)
+            as_score(bad)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +105,9 @@ def test_scores_by_name_or_as_they_are(profile):
         {"kind": "balanced", "names": ["gain"], "shares": [1.0], "spreads": []},
         {"kind": "balanced", "names": [], "shares": [], "spreads": []},
         {"kind": "balanced", "names": ["gain"], "shares": [1.0], "spreads": [0.0]},
-        {"kind": "two-sided", "names": ["gain"], "centres": [0.0], "spreads": [-1.0]},
-        {"kind": "two-sided", "names": ["gain"], "centres": [0.0], "spreads": [math.nan]},
-        {"kind": "two-sided", "names": ["gain", "shift"], "centres": [0.0], "spreads": [1.0]},
+        {"kind": "distance", "names": ["gain"], "centres": [0.0], "spreads": [-1.0]},
+        {"kind": "distance", "names": ["gain"], "centres": [0.0], "spreads": [math.nan]},
+        {"kind": "distance", "names": ["gain", "shift"], "centres": [0.0], "spreads": [1.0]},
     ],
 )
 def test_unknown_scores_are_refused(content):

@@ -85,7 +85,7 @@ def test_labels_must_be_one_a_sample(clf, profile, labels, shape):
         "short": labels[1:], "single": labels[:1], "column": labels[:, None], "empty": labels[:0],
     }[shape]  # fmt: skip
     with pytest.raises(
-        cr.errors.InvalidArgumentError, match=r"`labels`.*one whole number a sample, 400"
+        cr.errors.InvalidArgumentError, match=r"`labels`.*one whole number per sample, 400"
     ):
         cr.SelectiveClassifier.for_error_rate(clf, profile, bad, 0.05)
     decision = cr.SelectiveClassifier.for_coverage(clf, profile, 0.5).decide(profile)
@@ -143,7 +143,7 @@ def test_samples_without_a_profile_are_never_answered(clf):
         cr.SelectiveClassifier.for_coverage(clf, holes, 1.0, answer="credible", score="ratio"),
         cr.SelectiveClassifier.for_alpha(clf, holes, 1e-9),
         cr.SelectiveClassifier(
-            thresholds.EVERYTHING, cr.scores.outlier_score(), "model", holes.settings
+            thresholds.EVERYTHING, cr.scores.outlier_score(), "model", settings=holes.settings
         ),
     ]
     for rule in everything:
@@ -155,7 +155,9 @@ def test_samples_without_a_profile_are_never_answered(clf):
 
 
 def test_no_answer_has_no_accuracy(profile, labels):
-    never = cr.SelectiveClassifier(1e300, cr.scores.outlier_score(), "model", profile.settings)
+    never = cr.SelectiveClassifier(
+        1e300, cr.scores.outlier_score(), "model", settings=profile.settings
+    )
     decision = never.decide(profile)
     assert decision.coverage == 0
     assert math.isnan(decision.accuracy(labels))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import credibly as cr
-from credibly.decide.verdict import summary
+from credibly.decide.verdict import summarise
 from tests.reference import models
 
 GAMMA = 30.0
@@ -38,7 +38,7 @@ def test_ordinary_inputs_are_alarming_as_rarely_as_asked(clf, population):
     assert abs(counts[cr.Verdict.OUTLIER] / total - 0.05) < error
     # outliers are said first, so fewer are left to be called tampered
     assert 0 < counts[cr.Verdict.TAMPERED] / total < 0.05 + error
-    assert counts[cr.Verdict.WRONG_CLASS_LIKELY] / total < 0.1 + 2 * error
+    assert counts[cr.Verdict.DOUBTFUL] / total < 0.1 + 2 * error
     assert counts[cr.Verdict.TRUST] / total > 0.75
 
 
@@ -51,7 +51,7 @@ def test_what_does_not_belong_is_said_first(clf, population):
         (bad, foreign, tampered): cr.Verdict.OUTLIER,
         (good, belongs, tampered): cr.Verdict.TAMPERED,
         (bad, belongs, tampered): cr.Verdict.TAMPERED,
-        (bad, belongs, untouched): cr.Verdict.WRONG_CLASS_LIKELY,
+        (bad, belongs, untouched): cr.Verdict.DOUBTFUL,
         (good, belongs, untouched): cr.Verdict.TRUST,
         (math.nan, belongs, untouched): cr.Verdict.NO_PROFILE,
         (good, math.nan, untouched): cr.Verdict.NO_PROFILE,
@@ -86,7 +86,7 @@ def test_every_sample_has_a_verdict_and_every_verdict_an_advice(clf, population)
     assert len(verdicts) == 5
     assert verdicts[2] is cr.Verdict.NO_PROFILE
     assert verdicts[4] in (cr.Verdict.TAMPERED, cr.Verdict.OUTLIER)
-    lines = summary(verdicts).splitlines()
+    lines = summarise(verdicts).splitlines()
     assert sum(int(line.split()[0]) for line in lines) == 5
     assert all(verdict.advice.endswith(".") for verdict in cr.Verdict)
 
@@ -94,16 +94,17 @@ def test_every_sample_has_a_verdict_and_every_verdict_an_advice(clf, population)
 def test_trust_promises_no_more_than_was_tested():
     advice = cr.Verdict.TRUST.advice
     assert advice.startswith("No alarm; ")
-    assert "some that do not belong raise none" in advice
+    assert "some inputs that do not belong raise none" in advice
     assert len(advice) < 120
 
 
 def test_another_score_may_find_the_outliers(clf, population, tmp_path):
     some = population[:200]
+    failure = cr.scores.failure_score(some)
     for other, score in (("gain", cr.OutlierFlag.fit(clf, some, score="gain").score),
-                         (cr.scores.failure_score(some), cr.scores.failure_score(some))):  # fmt: skip
+                         (failure, failure)):  # fmt: skip
         judge = cr.Judge.fit(clf, some, outlier=other)
-        assert judge.scores == (cr.scores.failure_score(some), score, cr.scores.tamper_score(some))
+        assert judge.scores == (failure, score, cr.scores.tamper_score(some))
         flag = cr.OutlierFlag.fit(clf, some, score=other)
         assert judge.thresholds[1] == flag.threshold
         found = [verdict is cr.Verdict.OUTLIER for verdict in judge.judge(population)]
@@ -128,8 +129,7 @@ def test_a_judge_survives_its_file(clf, population, tmp_path):
     "change",
     [
         {"format": "credibly.selective"},
-        {"format_version": "2"},
-        {"format_version": 1},
+        {"format_version": 2},
         {"thresholds": [1.0, 2.0]},
         {"thresholds": [1.0, 2.0, math.inf]},
         {"thresholds": None},

@@ -59,8 +59,8 @@ def test_a_rule_that_accepts_everything_says_so_in_words(profile):
 
 
 def test_verdicts_and_statuses_print_as_words_and_stay_what_they_are(profile):
-    assert str(cr.Verdict.WRONG_CLASS_LIKELY) == f"{cr.Verdict.WRONG_CLASS_LIKELY}"
-    assert str(cr.Verdict.WRONG_CLASS_LIKELY) == "wrong class likely"
+    assert str(cr.Verdict.DOUBTFUL) == f"{cr.Verdict.DOUBTFUL}"
+    assert str(cr.Verdict.DOUBTFUL) == "doubtful"
     assert repr(cr.Verdict.TRUST) == "<Verdict.TRUST: 'trust'>"
     assert str(cr.ABSTAINED) == "abstained"
     assert str(profile.status[3]) == f"{profile.status[3]}" == "non finite input"
@@ -73,4 +73,4 @@ def test_verdicts_and_statuses_print_as_words_and_stay_what_they_are(profile):
 def test_settings_print_one_weight_where_all_are_the_same(profile):
     assert repr(profile.settings).startswith("Settings(gamma 30 x 5, solver='LBFGS(")
     many = cr.credibility(CLF, X[:3], weights=[1.0, 2, 3, 4, 5], solver=cr.solvers.LBFGS(steps=2))
-    assert "weights of their own x 5" in repr(many.settings)
+    assert "weights per class x 5" in repr(many.settings)

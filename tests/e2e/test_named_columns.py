@@ -116,7 +116,7 @@ def test_evaluate_and_inspect_do_the_same(model, capsys):
     assert "of the model, by name" in said
     skops.io.dump(LogisticRegression().fit(X.to_numpy(), Y), "bare.skops")
     assert credibly("inspect", "bare.skops", "x.csv", "--drop", "truth") == 0
-    assert "of the file: the model knows no names" in capsys.readouterr().out
+    assert "of the file: the model has no names" in capsys.readouterr().out
     np.save("x.npy", X)
     assert credibly("inspect", "bare.skops", "x.npy") == 0
     assert "knows no names" not in capsys.readouterr().out

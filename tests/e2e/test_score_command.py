@@ -89,7 +89,7 @@ def test_inspect_tells_the_model_the_data_and_the_cost(capsys):
     for words in (
         "Slow from model.py:Slow", "parameters   50", "2: no, yes", "float64", "evaluation",
         "was in training mode", "n0, n1, n2", "a, b, c", "set by the first rows",
-        "passes a row", "for 90 rows",
+        "passes per row", "for 90 rows",
     ):  # fmt: skip
         assert words in text, words
     assert len(re.findall(r"\b[0-9a-f]{64}\b", text)) == 2
@@ -104,7 +104,7 @@ def test_inspect_tells_what_goes_in_and_what_comes_out(capsys):
     text = " ".join(capsys.readouterr().out.split())
     assert "values -0.5 to 0.5 in the first 78 rows" in text
     assert "predicted 11: 12, 10: 11, 9: 10, 8: 9, 7: 8, 6: 7, 5: 6, 4: 5, 4 more; 12 of 1" in text
-    assert f"softmax {1 / (1 + 11 * np.exp(-9)):.3g} in the median" in text
+    assert f"softmax {1 / (1 + 11 * np.exp(-9)):.3g} for the predicted class (median)" in text
     assert "checks passed predicted" in text
     Path("wide.py").write_text("def model():\n    return lambda x: 1 / 0 if x[-1, -1] > 0 else x\n")
     assert credibly("inspect", "wide.py:model", "x.npy", "--gamma", "1") == 0
@@ -209,7 +209,7 @@ def test_a_changed_setting_is_named_and_restart_begins_anew(capsys, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(shards.Shards, "merge", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         assert credibly(*command, "--gamma", "1") == 130
-    assert "goes on where it was" in capsys.readouterr().out
+    assert "continues from here" in capsys.readouterr().out
     assert credibly(*command, "--gamma", "2") == 2
     assert "gamma was 1.0 and is now 2.0" in capsys.readouterr().err
     assert credibly(*command, "--gamma", "2", "--restart") == 0
@@ -232,7 +232,7 @@ def test_a_run_goes_on_however_the_model_is_spelled_and_says_what_of_it_differs(
     Path("model.py").write_text(MODEL + "\n# another\n")
     assert credibly("score", "model.py:Slow", *rest) == 2
     said = capsys.readouterr().err
-    assert re.search(r"otherwise: model code was \w{12} and is now \w{12}\. Start", said), said
+    assert re.search(r"settings: model code was \w{12} and is now \w{12}\. Use", said), said
     Path("model.py").write_text(MODEL.replace("manual_seed(0)", "manual_seed(1)"))
     assert credibly("score", "model.py:Slow", *rest) == 2
     said = capsys.readouterr().err
@@ -315,7 +315,7 @@ def test_a_stalled_row_is_told_of_the_option(capsys):
     assert credibly("score", "kinked.py:model", "k.npy", "--out", "o.parquet") == 0
     said = capsys.readouterr().out
     assert " stalled: " in said
-    assert "pass --effort 4" in said
+    assert "--effort 4 searches" in said
 
 
 @pytest.mark.usefixtures("folder")

@@ -1,12 +1,8 @@
 """The examples of text, features and sequences run, and say what they computed."""
 
-import math
-
 import pytest
-import torch
 
 from examples import features_of_images
-from examples._ranking import interval, ranks_right_above_wrong
 
 
 def test_words_of_a_transformer(tmp_path, capsys):
@@ -21,9 +17,9 @@ def test_words_of_a_transformer(tmp_path, capsys):
 
 def test_the_grammar_means_what_it_says():
     pytest.importorskip("transformers")
-    from examples.text_transformer import CLASSES, NOT, OPPOSITE, WORDS, encoded, made
+    from examples.text_transformer import CLASSES, NOT, OPPOSITE, WORDS, encode, make_reviews
 
-    texts, labels = made(200, seed=5)
+    texts, labels = make_reviews(200, seed=5)
     verdicts = {word: verdict for verdict, words in WORDS.items() for word in words}
     for words, label in zip(texts, labels.tolist(), strict=True):
         clause = words[words.index("but") + 1 :] if "but" in words else words
@@ -31,7 +27,7 @@ def test_the_grammar_means_what_it_says():
         last = clause[len(clause) - clause[::-1].index("the") - 1 :]
         turned = any(word in NOT for word in last)
         assert CLASSES[label] == (OPPOSITE[verdict] if turned else verdict)
-    x = encoded(texts[:3])
+    x = encode(texts[:3])
     assert x["attention_mask"].sum(1).tolist() == [1 + len(words) for words in texts[:3]]
 
 
@@ -40,13 +36,3 @@ def test_features_of_images(tmp_path, capsys):
     assert [row.features for row in rows] == [0, 784, 3136, 1568, 1024]
     assert "12 images" in capsys.readouterr().out
     assert (tmp_path / "gallery-features.png").stat().st_size > 10_000
-
-
-def test_ranking_counts_pairs():
-    score, right = torch.tensor([3.0, 2.0, 2.0, 1.0]), torch.tensor([True, True, False, False])
-    assert ranks_right_above_wrong(score, right) == 3.5 / 4
-    assert math.isnan(ranks_right_above_wrong(score, torch.ones(4, dtype=torch.bool)))
-    low, high = interval(torch.arange(40.0), torch.arange(40) % 3 > 0)
-    assert (
-        0 < low < ranks_right_above_wrong(torch.arange(40.0), torch.arange(40) % 3 > 0) < high < 1
-    )

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 import torch
 from scipy import sparse
 from sklearn.base import clone
@@ -61,7 +62,7 @@ UNLIKE = X * [1.0, 1e-4, 1e4, 1.0]
     "space", ["standardised", cr.Space.standardised(UNLIKE)], ids=["by name", "own"]
 )
 @pytest.mark.parametrize("gamma", ["auto", 2.0])
-def test_a_space_makes_the_units_of_the_columns_indifferent(space, gamma):
+def test_with_a_space_the_units_of_columns_do_not_matter(space, gamma):
     model = cr.CredibilityClassifier(pipeline(), gamma=gamma, solver=QUICK, space=space)
     found = clone(model).fit(UNLIKE, LABELS)
     twin = cr.from_sklearn(pipeline().fit(UNLIKE, LABELS), space=cr.Space.standardised(UNLIKE))
@@ -76,7 +77,7 @@ def test_a_space_makes_the_units_of_the_columns_indifferent(space, gamma):
     np.testing.assert_array_equal(restored.profile(UNLIKE[:3]).risk, found.profile(UNLIKE[:3]).risk)
 
 
-def test_columns_of_unlike_units_are_warned_of_also_where_a_scaler_is_inside():
+def test_very_different_units_give_a_warning_even_with_a_scaler_inside():
     with pytest.warns(
         cr.errors.CrediblyWarning, match=r"spread by 4\.3\de-05 to .*space='standardised'"
     ):
@@ -87,7 +88,7 @@ def test_columns_of_unlike_units_are_warned_of_also_where_a_scaler_is_inside():
 
 
 @pytest.mark.parametrize("space", ["standard", 3, [1.0, 2.0]])
-def test_what_is_no_space_is_refused(space):
+def test_an_invalid_space_is_refused(space):
     with pytest.raises(cr.errors.InvalidArgumentError, match=r"^`space`.*'standardised'"):
         cr.CredibilityClassifier(pipeline(), space=space).fit(X, LABELS)
     with pytest.raises(cr.errors.InvalidArgumentError, match=r"^`space`.*credibly\.Space"):
@@ -104,7 +105,7 @@ def test_credibilities_are_those_of_the_twin(fitted):
     np.testing.assert_array_equal(chosen, fitted.classes_[expected.ranking()[:, 0].numpy()])
 
 
-def test_gamma_is_found_once_on_the_training_data(fitted):
+def test_gamma_is_set_once_from_the_training_data(fitted):
     twin = cr.from_sklearn(fitted.estimator_)
     assert fitted.gamma_ == cr.auto_gamma(twin, X)
     alone = fitted.predict_credibility(X[3:4])
@@ -148,7 +149,7 @@ def test_a_fitted_model_is_used_as_it_is(wrapped):
     settings = {"estimator": FrozenEstimator(inner)} if wrapped else {"estimator": inner}
     model = cr.CredibilityClassifier(**settings, prefit=not wrapped, gamma=1.0).fit(X[:, ::-1], Y)
     np.testing.assert_array_equal(model.predict(X[:, ::-1]), inner.predict(X[:, ::-1]))
-    if wrapped:  # which survives a clone
+    if wrapped:  # a frozen estimator survives a clone
         again = clone(model).fit(X[:5], Y[:5])
         np.testing.assert_array_equal(again.predict(X), inner.predict(X))
 
@@ -171,17 +172,18 @@ def test_tables_in_and_out():
     assert isinstance(table, pd.DataFrame)
 
 
-def test_nothing_works_before_fit():
-    model = cr.CredibilityClassifier(pipeline())
-    for method in ("predict", "decision_function", "profile", "predict_credibility"):
-        with pytest.raises(NotFittedError):
-            getattr(model, method)(X)
+@pytest.mark.parametrize(
+    "method", ["predict", "decision_function", "profile", "predict_credibility"]
+)
+def test_nothing_works_before_fit(method):
+    with pytest.raises(NotFittedError):
+        getattr(cr.CredibilityClassifier(pipeline()), method)(X)
 
 
 def test_models_without_a_twin_are_refused_at_fit():
     with pytest.raises(cr.errors.ModelError, match=r"DecisionTreeClassifier.*piecewise constant"):
         cr.CredibilityClassifier(DecisionTreeClassifier()).fit(X, Y)
-    with pytest.raises(cr.errors.ModelError, match="no classifier"):
+    with pytest.raises(cr.errors.ModelError, match="not a classifier"):
         cr.CredibilityClassifier(KernelRidge()).fit(X, Y)
 
 
@@ -203,7 +205,7 @@ def test_bounds_and_losses_reach_the_profile():
     assert bool((profile.perturbed >= low).all() and (profile.perturbed <= high).all())
 
 
-def test_it_can_be_pickled_by_those_who_do(fitted):
+def test_it_can_be_pickled(fitted):
     again = pickle.loads(pickle.dumps(fitted))  # noqa: S301  # our own bytes
     np.testing.assert_array_equal(
         again.predict_credibility(X[:3]), fitted.predict_credibility(X[:3])
@@ -211,8 +213,6 @@ def test_it_can_be_pickled_by_those_who_do(fitted):
 
 
 def test_the_output_container_of_scikit_learn_changes_nothing(fitted):
-    import sklearn
-
     with sklearn.config_context(transform_output="pandas"):
         assert isinstance(fitted.predict_credibility(X[:2]), np.ndarray)
 
@@ -240,7 +240,7 @@ def test_without_scikit_learn_the_extra_is_named():
     assert torch.get_default_dtype() == torch.float32
 
 
-def test_a_gap_is_named_with_its_row_and_column():
+def test_a_missing_value_is_named_with_its_row_and_column():
     model = cr.CredibilityClassifier(LogisticRegression(max_iter=500), gamma=1.0).fit(X, Y)
     gaps = np.array(X)
     gaps[[3, 8, 8, 9, 11], [1, 0, 2, 0, 3]] = np.nan
@@ -257,6 +257,6 @@ def test_a_gap_is_named_with_its_row_and_column():
 
 
 @pytest.mark.parametrize(("gamma", "words"), [("200", "without quotes"), ("Auto", "lower case")])
-def test_a_gamma_in_words_is_told_how_to_write_it(gamma, words):
+def test_a_gamma_as_text_gets_a_remedy(gamma, words):
     with pytest.raises(cr.errors.InvalidArgumentError, match=words):
         cr.CredibilityClassifier(pipeline(), gamma=gamma).fit(X, Y)

@@ -9,10 +9,11 @@ from scipy import stats
 
 import credibly as cr
 from credibly.errors import FileFormatError, InvalidArgumentError
-from experiments import adaptive, adaptive_images
+from experiments import adaptive
 from experiments.adaptive_inputs import Counted
 from experiments.adaptive_nearest import CarliniWagner, DeepFool
 from experiments.adaptive_tables import interval, sign_test
+from experiments.images import read_npz
 
 
 def test_samples_without_a_score_do_not_set_thresholds(monkeypatch):
@@ -70,13 +71,16 @@ def test_files_of_images_are_read_and_checked(tmp_path):
     path = tmp_path / "some.npz"
     images = np.random.default_rng(0).integers(0, 256, (3, 5, 4, 2), dtype=np.uint8)
     np.savez(path, images=images, labels=np.array([1, 0, 2], np.uint8))
-    x, labels = adaptive_images.arrays(path)
-    assert x.shape == (3, 2, 5, 4)
-    assert torch.equal((255 * x).round().byte(), torch.from_numpy(images).permute(0, 3, 1, 2))
-    assert labels.tolist() == [1, 0, 2]
+    found = read_npz(path)
+    assert found.pixels.shape == (3, 2, 5, 4)
+    assert torch.equal(found.as_bytes().pixels, torch.from_numpy(images).permute(0, 3, 1, 2))
+    assert found.labels.tolist() == [1, 0, 2]
     np.savez(path, images=images.astype(np.float32), labels=np.zeros(3))
-    with pytest.raises(FileFormatError, match="uint8"):
-        adaptive_images.arrays(path)
+    with pytest.raises(InvalidArgumentError, match=r"`images`.*uint8.*float32"):
+        read_npz(path)
+    np.savez(path, images=images)
+    with pytest.raises(FileFormatError, match="'labels'"):
+        read_npz(path)
 
 
 def test_a_folder_without_cells_is_refused(tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import re
-from argparse import Namespace
 
 import numpy as np
 import pytest
@@ -11,10 +10,11 @@ from safetensors.torch import load_file
 
 import credibly as cr
 from credibly.data.sample import load_sample
-from credibly.errors import InvalidArgumentError
+from credibly.errors import InvalidArgumentError, OutputError
 from experiments import adaptive, adaptive_images, networks
 from experiments.adaptive_nearest import CarliniWagner, DeepFool
 from experiments.adaptive_work import Folder
+from experiments.images import Images
 from experiments.paper.world import MEAN, STD, World, embedded
 
 EPS = 0.1
@@ -75,7 +75,7 @@ def test_the_most_credible_class_alone_needs_no_thresholds(finished):
 
 def test_spaces_are_not_mixed_in_a_folder(finished, tmp_path):
     out, _ = finished
-    with pytest.raises(InvalidArgumentError, match=r"space.*another folder"):
+    with pytest.raises(OutputError, match=r"space was normalised.*another folder"):
         adaptive.main([*SMALL, *SOME, "--out", str(out)])
     (tmp_path / "cells").mkdir()
     for space in ("pixel", "normalised"):
@@ -145,7 +145,6 @@ def test_another_network_sees_the_pixels_whatever_its_own_statistics(tmp_path):
 
 def test_a_folder_keeps_one_gamma(tmp_path):
     folder = Folder(tmp_path, tmp_path)
-    folder.prepare()
     given = adaptive.parsed(["--out", str(tmp_path), "--gamma", "50", "--effort", "0.1"])
     subject = adaptive.prepare(given, folder)
     assert {subject.systems[k].gamma for k in "BAT"} == {50.0}
@@ -180,20 +179,20 @@ def test_held_out_images_are_those_the_network_was_trained_without(monkeypatch):
     def split(_folder, part):
         start = {"train": 100, "test": 0}[part]
         values = torch.arange(start, start + 20)
-        return Namespace(images=values.reshape(-1, 1, 1, 1) / 255, labels=values)
+        return Images(values.reshape(-1, 1, 1, 1) / 255, values)
 
     monkeypatch.setattr(adaptive_images.cifar10, "load", split)
     common = ["--out", "x", "--model", "y", "--data", "z", "--images", "3"]
     given = adaptive.parsed(common)
     for count in (4, 7):
-        test, held = adaptive_images.images(given, {"held_out": str(count)})
-        assert test[1].tolist() == [0, 1, 2]
-        assert held[1].tolist() == list(range(120 - count, 120))
+        test, held = adaptive_images.load_images(given, {"held_out": str(count)})
+        assert test.labels.tolist() == [0, 1, 2]
+        assert held.labels.tolist() == list(range(120 - count, 120))
     for facts in ({"held_out": "0"}, {}):
         with pytest.raises(InvalidArgumentError, match="no held-out slice"):
-            adaptive_images.images(given, facts)
+            adaptive_images.load_images(given, facts)
         unneeded = adaptive.parsed([*common, "--systems", "B", "--gamma", "200"])
-        assert len(adaptive_images.images(unneeded, facts)[1][0]) == 0
+        assert len(adaptive_images.load_images(unneeded, facts)[1]) == 0
 
 
 def test_classes_that_a_network_was_trained_without_are_dropped_and_labels_numbered_anew(
@@ -202,7 +201,7 @@ def test_classes_that_a_network_was_trained_without_are_dropped_and_labels_numbe
     def split(_folder, part):
         start = {"train": 100, "test": 0}[part]
         values = torch.arange(start, start + 20)
-        return Namespace(images=values.reshape(-1, 1, 1, 1) / 255, labels=values % 10)
+        return Images(values.reshape(-1, 1, 1, 1) / 255, values % 10)
 
     monkeypatch.setattr(adaptive_images.cifar10, "load", split)
     facts = {"held_out": "15", "left_out": "3,9"}
@@ -210,18 +209,18 @@ def test_classes_that_a_network_was_trained_without_are_dropped_and_labels_numbe
     from_folder = adaptive.parsed([*common, "--data", "z"])
     bytes_of = {part: split("", part) for part in ("train", "test")}
     for part, found in bytes_of.items():
-        raw = (255 * found.images[:, 0]).round().byte().numpy()
+        raw = found.as_bytes().pixels[:, 0].numpy()
         np.savez(tmp_path / f"{part}.npz", images=raw, labels=found.labels.numpy())
     files = ["--test", str(tmp_path / "test.npz"), "--held-out", str(tmp_path / "train.npz")]
     from_files = adaptive.parsed([*common, *files])
     names = [0, 1, 2, 4, 5, 6, 7, 8]  # of the eight logits
     for given, held_count in ((from_folder, 12), (from_files, 16)):
-        pairs = adaptive_images.images(given, facts)
-        assert [len(labels) for _, labels in pairs] == [10, held_count]
-        for images, labels in pairs:
-            pixels = (255 * images.flatten()).round().long() % 10  # the class it was made with
-            assert [names[label] for label in labels.tolist()] == pixels.tolist()
-    oldest = (255 * adaptive_images.images(from_folder, facts)[1][0]).min()
+        both = adaptive_images.load_images(given, facts)
+        assert [len(part) for part in both] == [10, held_count]
+        for part in both:
+            made_with = part.as_bytes().pixels.flatten().long() % 10
+            assert [names[label] for label in part.labels.tolist()] == made_with.tolist()
+    oldest = (255 * adaptive_images.load_images(from_folder, facts)[1].pixels).min()
     assert round(float(oldest)) == 105  # the last 15, of which 109, 113 and 119 are gone
 
 
@@ -237,7 +236,6 @@ def test_an_eight_class_network_is_attacked_with_its_own_labels(tmp_path):
     given = ["--model", str(model), "--test", str(tmp_path / "t.npz"), "--systems", "B",
              "--gamma", "200", "--out", str(tmp_path / "out"), "--images", "5"]  # fmt: skip
     folder = Folder(tmp_path / "out", tmp_path / "out")
-    folder.prepare()
     subject = adaptive.prepare(adaptive.parsed(given), folder)
     assert subject.labels.tolist() == [7, 3, 0]
     expected = torch.from_numpy(raw[[1, 3, 4]]).float().unsqueeze(1) / 255

@@ -54,9 +54,9 @@ def test_both_packages_give_the_same_arrays(arrays, tmp_path, write, part):
     write(tmp_path, arrays)
     split = cifar10.load(tmp_path, part)
     images = torch.from_numpy(arrays[f"{part} images"])
-    assert split.images.dtype == torch.float32
-    assert split.images.shape == (len(images), 3, 32, 32)
-    assert torch.equal((255 * split.images).round().byte().permute(0, 2, 3, 1), images)
+    assert split.pixels.dtype == torch.float32
+    assert split.pixels.shape == (len(images), 3, 32, 32)
+    assert torch.equal(split.as_bytes().pixels.permute(0, 2, 3, 1), images)
     assert split.labels.tolist() == arrays[f"{part} labels"].tolist()
 
 
@@ -69,7 +69,7 @@ def test_an_archive_need_not_be_unpacked(arrays, tmp_path, write):
     with tarfile.open(packed / "as-published.tar.gz", "w:gz") as tar:
         tar.add(loose, arcname="some-folder")
     for part in ("train", "test"):
-        assert torch.equal(cifar10.load(packed, part).images, cifar10.load(loose, part).images)
+        assert torch.equal(cifar10.load(packed, part).pixels, cifar10.load(loose, part).pixels)
     assert [path.name for path in packed.iterdir()] == ["as-published.tar.gz"]
 
 

@@ -11,13 +11,13 @@ from safetensors import safe_open
 from torch import nn
 
 import credibly as cr
-from credibly.baselines.catalogue import MaxLogitPNorm, TemperatureScaled
+from credibly.baselines import MaxLogitPNorm, TemperatureScaled
 from credibly.data.sample import load_sample
 from credibly.decide.scores import SCORES
 from credibly.io.fingerprints import digest_of_tensor
-from credibly.study.study import read_study
+from credibly.study import read_study
 from experiments import evidence, evidence_sets, evidence_subject, evidence_tables
-from experiments.evidence_subject import Labelled
+from experiments.images import Images, as_pixels, left_out, read_npz
 from tests.reference import models
 
 SIZES = ["30", "6", "8", "8", "6"]
@@ -55,7 +55,8 @@ def folder(tmp_path_factory, held_out):
 def test_what_is_chosen_comes_from_the_held_out_images(folder, held_out):
     _, images, labels = held_out
     clf = cr.Classifier(load_sample().net)
-    chosen = json.loads((folder / "chosen.json").read_text())
+    record = json.loads((folder / "chosen.json").read_text())
+    chosen = record["resolved"]
     assert chosen["gamma"] == cr.auto_gamma(clf, images)
     with torch.no_grad():
         logits = clf.logits(images).double()
@@ -65,9 +66,9 @@ def test_what_is_chosen_comes_from_the_held_out_images(folder, held_out):
     right = logits.argmax(1) == labels
     areas = {p: cr.metrics.aurc(MaxLogitPNorm(p=p).of_logits(logits), right) for p in range(1, 11)}
     assert areas[chosen["power"]] == min(areas.values())
-    assert chosen["held_out"] == digest_of_tensor(images)
+    assert record["settings"]["held_out"] == digest_of_tensor(images)
     for name in ("study.json", "held-out/study.json"):
-        assert json.loads((folder / name).read_text())["gamma"] == chosen["gamma"]
+        assert json.loads((folder / name).read_text())["resolved"]["gamma"] == chosen["gamma"]
 
 
 def test_the_sets_asked_for_are_there(folder):
@@ -91,9 +92,9 @@ def test_other_inputs_are_noticed(folder, held_out):
         evidence.main([*words, "--sizes", "29", *SIZES[1:], "--sets", "clean"])
     with pytest.raises(cr.errors.InvalidArgumentError, match="parts with inputs made: PGD"):
         evidence.main([*words, "--sizes", "30", "6", "7", "8", "6", "--sets", "PGD 0.001"])
-    with pytest.raises(cr.errors.InvalidArgumentError, match="a folder whose votes is 2"):
+    with pytest.raises(cr.errors.OutputError, match="votes was 2 and is now 3"):
         evidence.main([*words, "--votes", "3"])
-    with pytest.raises(cr.errors.InvalidArgumentError, match="a folder whose held_out"):
+    with pytest.raises(cr.errors.OutputError, match="held_out was"):
         evidence.main(["--out", str(folder), "--votes", "2"])
     with pytest.raises(cr.errors.InvalidArgumentError, match=r"`--sets`.*\['PGD 7'\]"):
         evidence.main([*words, "--sets", "PGD 7"])
@@ -122,18 +123,16 @@ def test_a_profile_knows_the_p_norm_and_the_odds():
     clf, x = cr.Classifier(models.smooth_network()), models.inputs(7)
     profile = cr.credibility(clf, x, gamma=30.0)
     assert torch.allclose(SCORES["p_norm"](profile), MaxLogitPNorm()(clf, x), rtol=1e-9)
-    for rival in (MaxLogitPNorm(), MaxLogitPNorm(p=7), TemperatureScaled(temperature=1.7)):
-        assert torch.allclose(
-            rival.of_logits(profile.credence), rival(clf, x), rtol=1e-9, atol=1e-12
-        )
+    for one in (MaxLogitPNorm(), MaxLogitPNorm(p=7), TemperatureScaled(temperature=1.7)):
+        assert torch.allclose(one.of_logits(profile.credence), one(clf, x), rtol=1e-9, atol=1e-12)
 
 
 def test_near_outliers_are_the_classes_left_out(monkeypatch):
     labels = torch.tensor([0, 3, 9, 4, 8, 3, 2])
-    data = Labelled(torch.arange(7.0).reshape(7, 1, 1, 1).expand(-1, 3, 4, 4) / 10, labels)
-    train = Labelled(data.images.flip(0), data.labels.flip(0))
+    data = Images(torch.arange(7.0).reshape(7, 1, 1, 1).expand(-1, 3, 4, 4) / 10, labels)
+    train = Images(data.pixels.flip(0), data.labels.flip(0))
     monkeypatch.setattr(
-        evidence_subject, "split_of", lambda _, __, part: data if part == "test" else train
+        evidence_subject, "read_split", lambda _, __, part: data if part == "test" else train
     )
     facts = {"left_out": "3,9", "held_out": "4"}
     monkeypatch.setattr(
@@ -144,37 +143,35 @@ def test_near_outliers_are_the_classes_left_out(monkeypatch):
     found = evidence_subject.load(argparse.Namespace(**given, **rest))
     # the classes 0 1 2 4 5 6 7 8 have the logits 0 to 7
     assert found.test.labels.tolist() == [0, 3, 7, 2]
-    assert torch.equal(found.test.images, data.images[[0, 3, 4, 6]])
-    assert torch.equal(found.near, data.images[[1, 2, 5]])
+    assert torch.equal(found.test.pixels, data.pixels[[0, 3, 4, 6]])
+    assert torch.equal(found.near, data.pixels[[1, 2, 5]])
     assert found.held_out.labels.tolist() == [3, 0]  # of 4, 9, 3, 0: the last four of training
-    assert torch.equal(found.held_out.images, data.images[[3, 0]])
+    assert torch.equal(found.held_out.pixels, data.pixels[[3, 0]])
     del facts["held_out"]
     with pytest.raises(cr.errors.InvalidArgumentError, match=r"`--held-out`.*not trained on"):
         evidence_subject.load(argparse.Namespace(**given, **rest))
 
 
 def test_a_file_without_the_key_left_out_changes_no_labels():
-    data = Labelled(torch.zeros(3, 1, 2, 2), torch.tensor([9, 3, 0]))
-    own, near = evidence_subject.without(data, evidence_subject.left_out({}))
-    assert own is data
-    assert near is None
+    data = Images(torch.zeros(3, 1, 2, 2), torch.tensor([9, 3, 0]))
+    assert data.without(left_out({})) is data
 
 
 def test_images_of_other_sets_take_the_form_of_these(tmp_path):
     random = np.random.default_rng(0)
-    grey = evidence_subject.pixels(random.integers(0, 256, (2, 28, 28), dtype=np.uint8))
-    colour = evidence_subject.pixels(random.integers(0, 256, (2, 32, 32, 3), dtype=np.uint8))
+    grey = as_pixels(random.integers(0, 256, (2, 28, 28), dtype=np.uint8))
+    colour = as_pixels(random.integers(0, 256, (2, 32, 32, 3), dtype=np.uint8))
     assert grey.shape == (2, 1, 28, 28)
     assert colour.shape == (2, 3, 32, 32)
-    wide, flat = evidence_subject.fitted(grey, colour), evidence_subject.fitted(colour, grey)
+    wide, flat = evidence_subject.resize(grey, colour), evidence_subject.resize(colour, grey)
     assert wide.shape == colour.shape
     assert torch.equal(wide[:, 0], wide[:, 2])
     assert flat.shape == grey.shape
     assert flat.mean().item() == pytest.approx(colour.mean().item(), abs=0.02)
-    assert torch.equal(evidence_subject.fitted(colour, colour), colour)
+    assert torch.equal(evidence_subject.resize(colour, colour), colour)
     np.savez(tmp_path / "bad.npz", images=random.random((2, 4, 4)), labels=np.zeros(2))
     with pytest.raises(cr.errors.InvalidArgumentError, match=r"`images`.*uint8.*float64"):
-        evidence_subject.labelled_file(tmp_path / "bad.npz")
+        read_npz(tmp_path / "bad.npz")
 
 
 def test_shuffled_patches_are_the_same_patches_elsewhere():

@@ -7,19 +7,19 @@ import pytest
 import torch
 
 import credibly as cr
+from credibly import metrics
 from credibly.decide.scores import SCORES
-from credibly.metrics import measures as metrics
 from credibly.metrics.intervals import bootstrap, paired_difference
-from credibly.study.study import Rows
+from credibly.study import Rows
 from experiments import evidence_columns as columns
 from experiments.evidence_choose import choose
-from experiments.evidence_columns import DEFAULT, PAIR, RIVALS, SOFTMAX, Scale
+from experiments.evidence_columns import BASELINES, DEFAULT, PAIR, SOFTMAX, Scale
 from experiments.evidence_detection import detection
 from experiments.evidence_failures import Draws, failures, some_of
 from experiments.evidence_tables import short
 
 PLAN = Draws(resamples=60, seed=3)
-NAMES = [*SCORES, *RIVALS.values(), *(n for n in columns.OWN.values() if n not in SCORES)]
+NAMES = [*SCORES, *BASELINES.values(), *(n for n in columns.OWN.values() if n not in SCORES)]
 
 
 def made_up(kind, count, seed, *, error=0.2):
@@ -93,7 +93,7 @@ def test_group_means_and_their_differences(rows, held, found):
         pick = index.long()
         areas = [
             cr.metrics.aurc(default_of(rows[n], held)[pick], rows[n].correct[pick])
-            - cr.metrics.aurc(rows[n].scores[RIVALS[SOFTMAX]][pick], rows[n].correct[pick])
+            - cr.metrics.aurc(rows[n].scores[BASELINES[SOFTMAX]][pick], rows[n].correct[pick])
             for n in names
         ]
         return sum(areas) / 2
@@ -108,7 +108,7 @@ def test_a_group_of_one_is_the_paired_bootstrap(rows, held, found):
     clean = rows["clean"]
     for other in (SOFTMAX, columns.MARGIN, columns.P_NORM):
         gap = paired_difference(
-            cr.metrics.aurc, default_of(clean, held), clean.scores[RIVALS[other]], clean.correct,
+            cr.metrics.aurc, default_of(clean, held), clean.scores[BASELINES[other]], clean.correct,
             n=PLAN.resamples, seed=PLAN.seed,
         )  # fmt: skip
         numbers = found["groups"]["clean"]["differences"][f"{DEFAULT} less {other}"]
@@ -118,7 +118,7 @@ def test_a_group_of_one_is_the_paired_bootstrap(rows, held, found):
 def test_all_metrics_of_both_systems(rows, held, found):
     clean = rows["clean"]
     table = found["sets"]["clean"]
-    softmax = clean.scores[RIVALS[SOFTMAX]]
+    softmax = clean.scores[BASELINES[SOFTMAX]]
     for name, score, right in (
         (DEFAULT, default_of(clean, held), clean.correct),
         ("B", clean.scores["ratio"], clean.credible_correct),
@@ -175,8 +175,8 @@ def test_outliers_and_tampering(rows, held, scale):
     )
     assert one["fpr95"] == pytest.approx(metrics.fpr_at_tpr(-mnist["shift"], -clean["shift"]))
     gap, low, high = table["MNIST"]["default less"]["energy"]
-    rival = cr.metrics.auroc(-mnist["energy (baseline)"], -clean["energy (baseline)"])
-    assert gap == pytest.approx(whole.value - rival)
+    energy = cr.metrics.auroc(-mnist["energy (baseline)"], -clean["energy (baseline)"])
+    assert gap == pytest.approx(whole.value - energy)
     assert low <= gap <= high
     middle = held["held-out"].scores["shift"].quantile(0.5)  # not that of the test images
     tampered = detection(rows, "attacked", columns.tamper_columns, scale, PLAN)["PGD 0.03"]
@@ -193,7 +193,7 @@ def test_a_sample_without_a_profile_is_left_out_for_all(rows, scale):
     holed = Rows("ordinary", clean.labels, clean.predicted, clean.credible, gaps, clean.facts)
     table = failures({"clean": holed}, scale, Draws(resamples=5))
     kept = torch.arange(120) != 4
-    area = cr.metrics.aurc(clean.scores[RIVALS[SOFTMAX]][kept], clean.correct[kept])
+    area = cr.metrics.aurc(clean.scores[BASELINES[SOFTMAX]][kept], clean.correct[kept])
     assert table["groups"]["clean"]["samples"] == table["sets"]["clean"]["samples"] == 119
     assert table["groups"]["clean"]["aurc"][SOFTMAX] == pytest.approx(area)
     assert table["sets"]["clean"]["A"][SOFTMAX]["aurc"][0] == pytest.approx(area)
@@ -231,7 +231,7 @@ def test_damaged_sets_of_other_images_are_refused(rows, scale):
 def test_missing_parts_are_named(rows, tmp_path):
     with pytest.raises(cr.errors.FileFormatError, match="no part of a study"):
         columns.read_parts(tmp_path)
-    with pytest.raises(cr.errors.FileFormatError, match="one ordinary set"):
+    with pytest.raises(cr.errors.FileFormatError, match="expected one ordinary set"):
         columns.ordinary({"MNIST": rows["MNIST"]})
 
 

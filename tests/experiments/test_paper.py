@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -242,7 +241,7 @@ def test_missing_inputs_say_what_to_pass(tmp_path):
         World(tmp_path).network_sha256("x")
     with pytest.raises(MissingInputError, match="pass --cifar10 FOLDER"):
         World().images("cifar10")
-    with pytest.raises(MissingInputError, match="is no folder"):
+    with pytest.raises(MissingInputError, match="is not a folder"):
         World(folders={"fashion-mnist": tmp_path / "none"}).images("fashion-mnist")
 
 
@@ -264,12 +263,12 @@ def test_wrong_settings_are_refused(change, error, words):
 
 
 def test_figures_beyond_the_papers_are_made_by_name_alone():
-    beside = settings.names_beside()
-    assert beside
-    assert not set(beside) & set(settings.names())
+    further = settings.further_names()
+    assert further
+    assert not set(further) & set(settings.names())
     assert command.parsed([]).figure is None
-    assert command.parsed(["--figure", *beside]).figure == beside
-    assert all(settings.load(name, small=True).dataset == "embedded" for name in beside)
+    assert command.parsed(["--figure", *further]).figure == further
+    assert all(settings.load(name, small=True).dataset == "embedded" for name in further)
 
 
 def test_an_unknown_figure_is_refused():
@@ -306,27 +305,4 @@ def test_an_adaptive_table_is_joined_without_computing_anything(made, tmp_path, 
     results = json.loads((tmp_path / f"{name}.json").read_text())["results"]
     assert results["adaptive"]["normalised"]["0.02"]["accuracy"] == [0.25, 0.1, 0.4]
     assert results["adaptive"]["pixel"] == {"0.02": None, "0.04": None}
-    assert (
-        "attacker who knows (worst of A0-A8), 40 images" in (tmp_path / f"{name}.svg").read_text()
-    )
-
-
-def test_small_figures_do_not_go_where_those_of_the_full_scale_are():
-    assert command.parsed(["--small"]).out == Path(".cache/paper-small")
-    assert command.parsed([]).out == Path("results/paper")
-    assert command.parsed(["--small", "--out", "here"]).out == Path("here")
-
-
-def test_a_figure_of_the_full_scale_is_not_replaced_by_a_small_one(tmp_path, capsys):
-    path = tmp_path / "out" / "seeds.json"
-    path.parent.mkdir()
-    record = {"kind": "seeds", "results": {}, "settings": {"dataset": "cifar10"}}
-    text = json.dumps(record)
-    path.write_text(text, "utf-8")
-    for figure in ("seeds", "compromise"):  # the claims would be replaced by either
-        assert command.main(arguments(tmp_path, "--figure", figure)) == 1
-        assert "with seeds" in capsys.readouterr().out
-    assert [p.name for p in path.parent.iterdir()] == ["seeds.json"]
-    assert path.read_text("utf-8") == text
-    path.write_text(json.dumps(record | {"settings": {"dataset": "embedded"}}), "utf-8")
-    command.refuse_full(path.parent)
+    assert "adaptive attacks (worst of A0-A8), 40 images" in (tmp_path / f"{name}.svg").read_text()

@@ -97,7 +97,7 @@ def test_verdicts_that_differ_are_named(tmp_path):
     none = folder_of(tmp_path / "none", {}, None, scale="small")
     assert again.verdicts(one, none) == [
         "0 of 1 verdicts are the same.",
-        "They are of two scales: full; and here small.",
+        "The scales differ: full; and here small.",
         "- grows: reproduced, and not judged here",
     ]
 

@@ -1,6 +1,7 @@
 """What the reproduction says when folders, files or devices are not what they should be."""
 
 import hashlib
+import json
 import tarfile
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def test_folders_that_cannot_be_written_to_are_refused_first(tmp_path, capsys, w
     taken.write_text("not a folder", "utf-8")
     more = ("--small", "--figure", "compromise", which, str(taken / under))
     assert command.main(arguments(tmp_path, *more)) == 1
-    assert "error: nothing can be written to" in capsys.readouterr().out
+    assert "error: cannot write to" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("nothing_computed")
@@ -117,7 +118,7 @@ def test_a_damaged_png_of_images_is_refused_in_words(tmp_path):
         ({}, {"layer1.0.conv1.weight": None}, "Missing key"),
         ({"arch": "densenet169"}, {}, "does not hold the weights of a densenet169"),
         ({}, {"fc.bias": torch.full((3,), torch.nan)}, "not finite in fc.bias"),
-        ({"mean": "a"}, {}, "its mean is no list of numbers: 'a'"),
+        ({"mean": "a"}, {}, "its mean is not a list of numbers: 'a'"),
     ],
 )
 def test_a_checkpoint_that_holds_no_network_is_refused_by_name(tmp_path, facts, change, said):
@@ -148,4 +149,25 @@ def test_an_interrupted_run_ends_with_a_line(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(command, "make_figure", interrupted)
     assert command.main(arguments(tmp_path, "--small")) == 130
-    assert "goes on with what is in the cache" in capsys.readouterr().out
+    assert "continues with what is in the cache" in capsys.readouterr().out
+
+
+def test_small_figures_do_not_go_where_those_of_the_full_scale_are():
+    assert command.parsed(["--small"]).out == Path(".cache/paper-small")
+    assert command.parsed([]).out == Path("results/paper")
+    assert command.parsed(["--small", "--out", "here"]).out == Path("here")
+
+
+def test_a_figure_of_the_full_scale_is_not_replaced_by_a_small_one(tmp_path, capsys):
+    path = tmp_path / "out" / "seeds.json"
+    path.parent.mkdir()
+    record = {"kind": "seeds", "results": {}, "settings": {"dataset": "cifar10"}}
+    text = json.dumps(record)
+    path.write_text(text, "utf-8")
+    for figure in ("seeds", "compromise"):  # the claims would be replaced by either
+        assert command.main(arguments(tmp_path, "--small", "--figure", figure)) == 1
+        assert "with seeds" in capsys.readouterr().out
+    assert [p.name for p in path.parent.iterdir()] == ["seeds.json"]
+    assert path.read_text("utf-8") == text
+    path.write_text(json.dumps(record | {"settings": {"dataset": "embedded"}}), "utf-8")
+    command.refuse_full(path.parent)

@@ -114,11 +114,10 @@ def test_profiles_are_sorted_and_stretched_one_by_one():
     assert found.tolist() == [[1.0, 0.5, 0.0], [0.0, 0.0, 0.0]]
 
 
-def test_how_near_to_stationary_is_told_where_it_was_kept():
+def test_how_near_to_stationary_the_solver_ended():
     values = torch.tensor([[0.0, 0.1, 0.2, 0.3, math.nan]])
     found = measures.settled({"stationarity": values})["stationarity"]
     assert found == {"median": pytest.approx(0.15), "95 %": pytest.approx(0.285)}
-    assert measures.settled({"c": values}) == {}
 
 
 def test_the_trade_off_is_checked_image_by_image():

@@ -15,7 +15,7 @@ def linear(classes=3, features=4):
     return weight, cr.Classifier(lambda x: x.flatten(1) @ weight, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("start", ["ones", "fit"])
+@pytest.mark.parametrize("start", ["ones", "losses"])
 def test_algorithm_1_is_that_of_the_paper(start):
     weight, clf = linear()
     x0 = torch.randn(5, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)

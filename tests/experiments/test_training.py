@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +13,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from credibly.errors import FileFormatError
-from experiments import evidence_subject, networks, recipes
+from experiments import networks, recipes
 from experiments.densenet169 import DenseNet169
-from experiments.recipes import Data, Images, Recipe
+from experiments.images import Images, held_out_slice
+from experiments.recipes import Data, Recipe
 from experiments.resnet18 import ResNet18
 from experiments.train import Run, accuracy, main, train
 from experiments.training_step import PADDING, Step, augmented, plan_epoch
@@ -30,8 +30,25 @@ def images(count: int, *, classes: int = 3, seed: int = 0) -> Images:
     return Images(pixels, torch.arange(count) % classes)
 
 
+def read(monkeypatch: pytest.MonkeyPatch, **parts: Images) -> None:
+    """Let a data set consist of these images."""
+    pixels = {part: Images(some.pixels / 255, some.labels) for part, some in parts.items()}
+    monkeypatch.setattr(recipes, "read_split", lambda _dataset, _folder, part: pixels[part])
+
+
 def data(seed: int = 0) -> Data:
     return Data(images(9, seed=seed), images(3, seed=1), images(3, seed=2), kept_back=3)
+
+
+def interrupt(run: Run, given: Data) -> None:
+    """Train until the second epoch."""
+
+    def stop(line: str) -> None:
+        if "epoch 2" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(run, given, stop)
 
 
 def test_crops_are_those_of_a_loop() -> None:
@@ -65,7 +82,7 @@ def test_left_out_classes_are_gone_and_the_others_numbered_in_order() -> None:
 
 def test_the_last_images_are_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
     everything = {"train": images(10), "test": images(4, seed=9)}
-    monkeypatch.setattr(recipes, "read", lambda _dataset, _folder, part: everything[part])
+    read(monkeypatch, **everything)
     found = recipes.load_data(RECIPE, Path(), held_out=3)
     assert torch.equal(found.train.pixels, everything["train"].pixels[:7])
     assert torch.equal(found.held_out.pixels, everything["train"].pixels[7:])
@@ -77,31 +94,21 @@ def test_eight_classes_are_chosen_for_on_the_images_they_were_trained_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything = {"train": images(40, classes=10), "test": images(20, classes=10, seed=9)}
-    monkeypatch.setattr(recipes, "read", lambda _dataset, _folder, part: everything[part])
+    read(monkeypatch, **everything)
     eight = replace(RECIPE, epochs=1, left_out=(3, 9))
     found = recipes.load_data(eight, Path(), held_out=15)
     assert len(found.held_out) == 12
     facts = networks.load(train(Run("net", eight, 0, tmp_path), found, lambda _: None)).facts
     assert facts["held_out"] == "15"
 
-    def split(_dataset: str, _folder: Path, part: str) -> evidence_subject.Labelled:
-        return evidence_subject.Labelled(everything[part].pixels / 255, everything[part].labels)
-
-    monkeypatch.setattr(evidence_subject, "split_of", split)
-    given = Namespace(held_out=None, dataset="cifar10", data=tmp_path)
-    again = evidence_subject.held_out_slice(given, facts)
-    assert torch.equal(again.images, found.held_out.pixels / 255)
+    again = held_out_slice(everything["train"], facts).without(eight.left_out)
+    assert torch.equal(again.pixels, found.held_out.pixels)
     assert torch.equal(again.labels, found.held_out.labels)
 
 
 def test_a_run_that_held_nothing_out_is_not_gone_on_with_otherwise(tmp_path: Path) -> None:
-    def stop(line: str) -> None:
-        if "epoch 2" in line:
-            raise KeyboardInterrupt
-
     run = Run("net", RECIPE, 0, tmp_path, save_every=0.0)
-    with pytest.raises(KeyboardInterrupt):
-        train(run, replace(data(), kept_back=0), stop)
+    interrupt(run, replace(data(), kept_back=0))
     for other in (data(), replace(data(), kept_back=0, train=images(8))):
         with pytest.raises(ValueError, match="other settings"):
             train(run, other, lambda _: None)
@@ -112,18 +119,10 @@ def test_a_stopped_run_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     train(whole, data(), lambda _: None)
 
     stopped = Run("net", RECIPE, seed=1, out=tmp_path / "stopped", save_every=0.0)
+    interrupt(stopped, data())
     lines: list[str] = []
-
-    def stop(line: str) -> None:
-        lines.append(line)
-        if "epoch 2" in line:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(stopped, data(), stop)
-    lines.clear()
     train(stopped, data(), lines.append)
-    assert lines[0] == "going on after epoch 1"
+    assert lines[0] == "continuing after epoch 1"
     ours, theirs = load_file(stopped.target), load_file(whole.target)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert not stopped.unfinished.exists()
@@ -143,13 +142,7 @@ def test_a_finished_run_is_left_as_it_is_and_not_replaced(tmp_path: Path) -> Non
 
 def test_the_seconds_of_a_stopped_run_count(tmp_path: Path) -> None:
     run = Run("net", RECIPE, 0, tmp_path, save_every=0.0)
-
-    def stop(line: str) -> None:
-        if "epoch 2" in line:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(run, data(), stop)
+    interrupt(run, data())
     with safe_open(run.unfinished, "pt") as file:
         facts = file.metadata()
     assert float(facts["seconds"]) > 0
@@ -162,13 +155,7 @@ def test_another_seed_gives_other_weights_and_other_settings_are_refused(tmp_pat
     first, second = (Run("net", short, seed=s, out=tmp_path, save_every=0.0) for s in (0, 1))
     one, two = (load_file(train(run, data(), lambda _: None)) for run in (first, second))
     assert not torch.equal(one["conv1.weight"], two["conv1.weight"])
-
-    def stop(line: str) -> None:
-        if "epoch 2" in line:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(Run("net", RECIPE, 2, tmp_path, save_every=0.0), data(), stop)
+    interrupt(Run("net", RECIPE, 2, tmp_path, save_every=0.0), data())
     with pytest.raises(ValueError, match="other settings"):
         train(Run("net", replace(RECIPE, epochs=3), 2, tmp_path), data())
 
@@ -271,7 +258,7 @@ def test_weight_decay_added_to_the_gradient_is_recorded_as_it_always_was() -> No
 def test_the_command_line_changes_weight_decay_and_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recipes, "read", lambda _dataset, _folder, part: images(500 + len(part)))
+    read(monkeypatch, train=images(505), test=images(504))
     arguments = ["cifar10-resnet18", "--data", ".", "--out", str(tmp_path), "--device", "cpu"]
     main([*arguments, "--epochs", "1", "--held-out", "255", "--decoupled", "0.25"])
     made_by = json.loads(networks.load(next(tmp_path.iterdir())).facts["recipe"])
@@ -303,7 +290,7 @@ def test_settings_that_leave_nothing_to_train_are_refused_in_words(
     more: tuple[str, str],
     said: str,
 ) -> None:
-    monkeypatch.setattr(recipes, "read", lambda _dataset, _folder, part: images(500 + len(part)))
+    read(monkeypatch, train=images(505), test=images(504))
     with pytest.raises(SystemExit) as caught:
         main(["cifar10-resnet18", "--data", ".", "--out", str(tmp_path / "out"), *more])
     assert caught.value.code in (1, 2)
@@ -319,6 +306,6 @@ def test_a_broken_file_of_an_earlier_run_is_named(
     run = Run("net", RECIPE, 0, tmp_path)
     path = tmp_path / f"net-seed0.{ending}"
     path.write_bytes(content)
-    with pytest.raises(FileFormatError, match=f"{path.name} is no whole safetensors file"):
+    with pytest.raises(FileFormatError, match=f"{path.name}: .*not a readable safetensors file"):
         train(run, data())
     assert path.read_bytes() == content

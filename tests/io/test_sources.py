@@ -189,14 +189,14 @@ def text(name, content):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (objects, "not a readable .npy"),
+        (objects, "not a readable npy file"),
         (object_archive, "does not hold real numbers"),
-        (cut_short, "not a readable .npy"),
+        (cut_short, "not a readable npy file"),
         (flat, "sample axis first"),
         (empty_array, "holds no rows"),
         (complex_numbers, "does not hold real numbers"),
-        (text("a.npy", b""), "not a readable .npy"),
-        (text("a.npz", b"PK nonsense"), "not a readable .npz"),
+        (text("a.npy", b""), "not a readable npy file"),
+        (text("a.npz", b"PK nonsense"), "not a readable npz file"),
         (text("a.safetensors", b"nonsense"), "not a readable safetensors"),
         (text("a.parquet", b"nonsense"), "not a readable table"),
         (text("a.csv", b""), "must name the columns"),

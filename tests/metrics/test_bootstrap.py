@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import credibly as cr
+from credibly import metrics
 from credibly.metrics import intervals as machine
-from credibly.metrics import measures as metrics
 
 ONE_SAMPLE = {
     "aurc": cr.metrics.aurc,
@@ -38,7 +38,7 @@ def data(count=40, seed=0, levels=12):
 
 
 def drawn(sizes, n, seed):
-    return torch.cat(list(machine._Draws(sizes, n, seed, torch.device("cpu"))))
+    return torch.cat([torch.cat(parts) for parts in machine.draws(sizes, n, seed)], dim=1).T
 
 
 def slow(metric):
@@ -152,7 +152,8 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
 
 
 def test_draws_keep_sizes_and_repeat(monkeypatch):
-    monkeypatch.setattr(machine, "_AT_A_TIME", 100)
+    monkeypatch.setattr(machine, "_DRAWN", 100)
+    monkeypatch.setattr(machine, "_AT_A_TIME", 30)
     draws = drawn([7, 4], 50, 1)
     assert draws.shape == (50, 11)
     assert bool((draws[:, :7].sum(1) == 7).all())
@@ -162,6 +163,22 @@ def test_draws_keep_sizes_and_repeat(monkeypatch):
     state = torch.get_rng_state()
     drawn([3], 2, 0)
     assert torch.equal(state, torch.get_rng_state())
+
+
+def test_the_draws_of_large_sets_are_the_same_for_ever():
+    # several pieces, and a smaller last one: published intervals depend on the order of draws
+    sizes, count = [2500, 1700], 600
+    generator = torch.Generator().manual_seed(3)
+    most = 2**20 // sum(sizes)
+    pieces = []
+    for piece in [most] * (count // most) + [count % most]:
+        rows = [torch.randint(size, (piece, size), generator=generator) for size in sizes]
+        weights = [
+            torch.stack([row.bincount(minlength=size) for row in group])
+            for group, size in zip(rows, sizes, strict=True)
+        ]
+        pieces.append(torch.cat(weights, dim=1))
+    assert torch.equal(drawn(sizes, count, 3), torch.cat(pieces).float())
 
 
 def test_resamples_without_a_failure_are_left_out():

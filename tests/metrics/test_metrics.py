@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 import credibly as cr
-from credibly.metrics import measures as metrics
-from credibly.metrics.coverage import accuracy_against_coverage
+from credibly import metrics
 
 TIED = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=25)
 UNTIED = st.lists(st.booleans(), min_size=2, max_size=25)
@@ -106,18 +105,33 @@ def test_closed_forms_of_perfect_useless_and_reversed_scores():
 
 
 @given(TIED)
-def test_the_curve_is_that_of_accuracy_against_coverage(pairs):
+def test_the_curve_is_that_of_a_plain_count(pairs):
     score, correct = split(pairs)
-    curve, other = (
-        cr.metrics.error_coverage(score, correct),
-        accuracy_against_coverage(score, correct),
-    )
-    torch.testing.assert_close(curve.coverage, other.coverage)
-    torch.testing.assert_close(curve.error_rate, 1 - other.accuracy)
-    torch.testing.assert_close(curve.generalised_risk, curve.error_rate * curve.coverage)
+    curve = cr.metrics.error_coverage(score, correct)
+    torch.testing.assert_close(curve.generalised_error_rate, curve.error_rate * curve.coverage)
+    torch.testing.assert_close(curve.accuracy, 1 - curve.error_rate)
+    for level, coverage, accuracy in zip(
+        sorted(set(score.tolist()), reverse=True), curve.coverage, curve.accuracy, strict=True
+    ):
+        kept = score >= level
+        assert float(coverage) == pytest.approx(float(kept.double().mean()))
+        assert float(accuracy) == pytest.approx(float(correct[kept].double().mean()))
     shares = [0.05, 0.3, 0.5, 0.7, 0.9, 1.0]
     found = metrics.accuracy_at_coverage(score, correct, shares)
-    assert found.tolist() == pytest.approx([other.at(share) for share in shares])
+    assert found.tolist() == pytest.approx([curve.accuracy_at(share) for share in shares])
+
+
+@pytest.mark.parametrize("count", [10, 30, 1000])
+def test_the_asked_share_is_met_by_as_few_samples_as_possible(count):
+    correct = torch.arange(count) % 3 != 0
+    curve = cr.metrics.error_coverage(-torch.arange(count).double(), correct)
+    for tenths in range(1, 11):
+        kept = count * tenths // 10
+        expected = correct[:kept].double().mean().item()
+        assert curve.accuracy_at(tenths / 10) == pytest.approx(expected, abs=1e-12)
+    for coverage in (0.0, 1.5, -1.0):
+        with pytest.raises(cr.errors.InvalidArgumentError, match="`coverage`"):
+            curve.accuracy_at(coverage)
 
 
 @given(TIED, st.sampled_from([0.5, 2 / 3, 0.8, 0.99, 1.0]))

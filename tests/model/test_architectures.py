@@ -144,8 +144,8 @@ def test_a_forward_alone_has_the_losses_that_the_gradient_belongs_to():
     net, x = ready(PaddedEncoder()), drawn(3, 6, 8)
     padded = torch.arange(6)[None] >= torch.tensor([6, 4, 3])[:, None]
     bound = cr.bind(cr.Classifier(net, unpack=True), {"x": x, "padded": padded})
-    alone = losses_only(bound, bound.variable)
-    together = losses_and_pull(bound, bound.variable, torch.clone).losses
+    alone = losses_only(bound, bound.start)
+    together = losses_and_pull(bound, bound.start, torch.clone).losses
     assert torch.allclose(alone, together, atol=1e-10)
     check_profile(cr.Classifier(net, unpack=True), {"x": x, "padded": padded}, smooth=False)
 

@@ -88,7 +88,7 @@ def test_hooks_of_the_user_stay_and_count(net):
     ids = tokens(2)
     handle = net.front["words"].register_forward_hook(lambda _m, _i, out: 2 * out)
     bound = bind(Classifier(net, module="front.words"), ids)
-    assert torch.equal(bound.start, 2 * net.front["words"].weight[ids])
+    assert torch.equal(bound.values, 2 * net.front["words"].weight[ids])
     assert hooks(net) == 1
     handle.remove()
 
@@ -102,7 +102,7 @@ def test_hooks_are_removed_after_errors(net):
 
     net.tail.forward = broken
     with pytest.raises(RuntimeError, match="on purpose"):
-        bound.run_at(bound.variable)
+        bound.run_at(bound.start)
     assert hooks(net) == 0
     with pytest.raises(RuntimeError, match="on purpose"):
         bind(Classifier(net, module="front.words"), tokens(2))

@@ -6,9 +6,10 @@ import torch
 from torch import nn
 
 from credibly.errors import CrediblyWarning, InvalidArgumentError, ModelError
-from credibly.model.checks import check_model
+from credibly.model import checks
 from credibly.model.classifier import Classifier
 from credibly.model.losses import CustomLoss
+from credibly.model.variable import Inputs
 
 X = torch.from_numpy(np.random.default_rng(0).normal(size=(3, 4)))
 IMAGES = torch.from_numpy(np.random.default_rng(1).normal(size=(3, 2, 4, 4)))
@@ -32,6 +33,10 @@ class Recurrent(nn.Module):
 
     def forward(self, x):
         return self.lstm(x)[0][:, -1]
+
+
+def check_model(clf, x):
+    checks.check_model(Inputs(clf, x))
 
 
 def _refusal(model, x=X, *, kind=ModelError, **options):
@@ -252,7 +257,7 @@ def test_probabilities_taken_as_logits_are_accepted_with_a_warning():
 
 def test_many_outputs_of_a_sigmoid_are_hardly_logits():
     net = _linear(outputs=6)
-    with pytest.warns(CrediblyWarning, match=r"lies in \[0, 1\]\. .* of a sigmoid"):
+    with pytest.warns(CrediblyWarning, match=r"lies in \[0, 1\]\. .* from a sigmoid"):
         check_model(Classifier(lambda x: net(x).sigmoid()), X)
     check_model(Classifier(lambda x: net(x).sigmoid()[:, :3]), X)  # too few to tell
 
@@ -306,3 +311,72 @@ def test_a_model_that_writes_into_its_input_is_refused(write):
     net, x = _linear(), X.clone()
     assert "in place" in str(_refusal(lambda batch: net(write(batch)), x))
     assert torch.equal(x, X)
+
+
+def _convolution(channels, side):
+    """A small network of images (n, channels, side, side)."""
+    torch.manual_seed(0)
+    size = 2 * (side - 2) ** 2
+    return nn.Sequential(nn.Conv2d(channels, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(size, 3))
+
+
+@pytest.mark.parametrize(
+    ("channels", "shape", "code"),
+    [
+        (3, (5, 8, 8, 3), "x.permute(0, 3, 1, 2)"),
+        (3, (5, 192), "x.reshape(-1, 3, 8, 8)"),
+        (1, (5, 64), "x.reshape(-1, 1, 8, 8)"),
+        (1, (5, 8, 8), "x[:, None]"),
+        (3, (3, 8, 8), "x[None]"),
+    ],
+)
+def test_images_in_another_shape_are_refused_with_the_reshaping_that_works(channels, shape, code):
+    net, x = _convolution(channels, 8), torch.rand(shape)
+    error = _refusal(net, x)
+    assert f"It works on {code}: " in error.remedy
+    namespace = {"x": x}
+    reshaped = eval(code, namespace)  # noqa: S307  # the very words of the message
+    check_model(Classifier(net), reshaped)
+
+
+def test_flat_inputs_are_named_for_a_network_that_takes_them():
+    net = nn.Linear(64, 3)
+    assert "x.flatten(1)" in _refusal(net, torch.rand(5, 1, 8, 8)).remedy
+
+
+def test_no_reshaping_is_named_where_none_works():
+    assert "It works on" not in _refusal(_convolution(3, 8), torch.rand(5, 2, 9, 9)).remedy
+
+
+BYTES = torch.randint(0, 256, (4, 3, 8, 8), generator=torch.Generator().manual_seed(0)).float()
+
+
+@pytest.mark.parametrize("x", [BYTES, BYTES[:1], 255 * (BYTES > 99).float()])
+def test_images_of_bytes_bring_a_warning(x):
+    with pytest.warns(CrediblyWarning, match=r"from 0 to 25.*preprocess=lambda x: x / 255"):
+        check_model(Classifier(_convolution(3, 8)), x)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        BYTES / 255,
+        BYTES - 128,
+        BYTES % 10,
+        BYTES + 0.5,
+        (BYTES > 99).float(),
+        torch.ones(2, 3, 8, 8),
+        torch.arange(96.0).reshape(2, 3, 4, 4).repeat(1, 1, 2, 2),
+        300 + BYTES,
+    ],
+    ids=["scaled", "centred", "small", "halves", "binary", "ones", "counted", "larger"],
+)
+def test_other_images_bring_no_warning(x, recwarn):
+    check_model(Classifier(_convolution(3, 8)), x)
+    assert not recwarn.list
+
+
+def test_no_warning_of_bytes_where_a_preprocess_rescales_or_inputs_are_no_images(recwarn):
+    check_model(Classifier(_convolution(3, 8), preprocess=lambda x: x / 255), BYTES)
+    check_model(Classifier(nn.Linear(192, 3)), BYTES.flatten(1))
+    assert not recwarn.list

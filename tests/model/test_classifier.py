@@ -177,7 +177,7 @@ def test_outputs_of_the_wrong_shape_are_refused_with_the_shape(shape):
     with pytest.raises(ModelError) as caught:
         Classifier(lambda _: torch.zeros(shape)).logits(_batch(4, 4))
     assert f"returned shape {shape} for a batch of 4 samples" in str(caught.value)
-    assert "one row a sample" in str(caught.value)
+    assert "one row per sample" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -212,9 +212,9 @@ def test_a_preprocess_that_cannot_be_called_is_refused():
     assert caught.value.argument == "preprocess"
 
 
-@pytest.mark.parametrize(("wrong", "call"), [("logits", "found.logits"), (0, r"found\[0\]")])
-def test_a_pick_that_cannot_be_called_is_refused(wrong, call):
-    with pytest.raises(InvalidArgumentError, match=f"^`pick`.*got {wrong!r}.*lambda found: {call}"):
+@pytest.mark.parametrize(("wrong", "kind"), [("logits", "str"), (0, "int")])
+def test_a_pick_that_cannot_be_called_is_refused(wrong, kind):
+    with pytest.raises(InvalidArgumentError, match=rf"^`pick`.*got {kind}.*found\.logits"):
         Classifier(_net(), pick=wrong)
 
 
@@ -247,9 +247,22 @@ def test_a_function_tells_neither_device_nor_precision():
 
 
 def test_device_and_precision_that_were_said_are_kept():
-    for net in (_net(), torch.tanh):
-        classifier = Classifier(net, device="meta", dtype=torch.float16)
-        assert (classifier.device, classifier.dtype) == (torch.device("meta"), torch.float16)
+    classifier = Classifier(torch.tanh, device="meta", dtype=torch.float16)
+    assert (classifier.device, classifier.dtype) == (torch.device("meta"), torch.float16)
+    classifier = Classifier(_net(), device="cpu:0", dtype=torch.float16)
+    assert (classifier.device, classifier.dtype) == (torch.device("cpu:0"), torch.float16)
+
+
+def test_a_device_other_than_that_of_the_model_is_refused():
+    with pytest.raises(InvalidArgumentError, match=r"^`device`: expected cpu.*got meta") as caught:
+        Classifier(_net(), device="meta")
+    assert "net.to('meta')" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("name", "value"), [("device", "gpu"), ("dtype", "float32")])
+def test_what_is_no_device_or_precision_is_refused(name, value):
+    with pytest.raises(InvalidArgumentError, match=f"^`{name}`.*got '{value}'.*Leave it out"):
+        Classifier(_net(), **{name: value})
 
 
 def test_the_text_of_a_classifier_names_model_loss_and_outputs():

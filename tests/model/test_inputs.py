@@ -7,9 +7,9 @@ from torch import nn
 
 import credibly as cr
 from credibly.errors import InvalidArgumentError
-from credibly.metrics.measures import accuracy_at_coverage
+from credibly.model.bind import bind
 from credibly.model.classifier import Classifier
-from credibly.model.inputs import as_inputs, finite_rows
+from credibly.types import finite_rows
 from tests.reference import models
 
 VALUES = np.random.default_rng(0).normal(size=(3, 2, 4))
@@ -18,6 +18,10 @@ VALUES = np.random.default_rng(0).normal(size=(3, 2, 4))
 @pytest.fixture
 def classifier():
     return Classifier(nn.Linear(4, 3).double())
+
+
+def as_inputs(clf, x, **options):
+    return bind(clf, x, **options).start
 
 
 def _refusal(classifier, x, **options):
@@ -159,8 +163,8 @@ def test_a_numpy_array_of_objects_is_refused(classifier):
     ragged = np.empty((2, 1), dtype=object)
     ragged[0, 0], ragged[1, 0] = [1.0], [1.0, 2.0]
     error = _refusal(classifier, ragged)
-    assert error.got == "ndarray of objects"
-    assert "Stack your samples" in error.remedy
+    assert "array of object" in error.got
+    assert "Stack samples" in error.remedy
 
 
 @pytest.mark.parametrize("wrong", [[[1.0, 2.0]], ((1.0,),), None, 3.0, "x"], ids=repr)
@@ -171,8 +175,10 @@ def test_anything_but_a_tensor_or_an_array_is_refused(classifier, wrong):
     assert "torch.stack" in error.remedy
 
 
-def test_a_list_of_tensors_is_refused(classifier):
-    assert _refusal(classifier, [torch.ones(4), torch.ones(4)]).got == "list"
+def test_a_list_of_samples_is_refused_with_the_way_to_stack_them(classifier):
+    error = _refusal(classifier, [torch.ones(4), torch.ones(4)])
+    assert "2 floating tensors" in error.got
+    assert "torch.stack(x)" in error.remedy
 
 
 @pytest.mark.parametrize(
@@ -259,7 +265,7 @@ def test_settings_may_be_such_arrays_too(unusual):
     inputs = cr.study.InputSet(unusual(x.numpy()), unusual(np.arange(4)), "ordinary")
     assert torch.equal(inputs.load(), x)
     correct, shares = unusual(np.array([1, 0, 1, 1])), unusual(np.array([0.5, 1.0]))
-    found = accuracy_at_coverage(unusual(np.arange(4.0)), correct, shares)
+    found = cr.metrics.accuracy_at_coverage(unusual(np.arange(4.0)), correct, shares)
     assert found.tolist() == [1.0, 0.75]
 
 

@@ -54,7 +54,7 @@ def test_outputs_are_those_of_copied_models(net, chosen, names):
     assert list(bound.names) == names
     assert isinstance(bound, OverLastLinear) == (names == ["4.weight", "4.bias"])
     own = parameters_to_vector(p for n, p in net.named_parameters() if n in names).detach()
-    assert torch.equal(bound.start, own.expand(3, -1))
+    assert torch.equal(bound.values, own.expand(3, -1))
     noise = 0.1 * models.inputs(3, len(own), seed=3)
     assert close(bound.logits(own + noise), by_copies(net, x, names, own + noise), 1e-12)
     rows = torch.tensor([2, 0])
@@ -66,7 +66,7 @@ def test_the_short_way_the_general_way_and_a_loop_give_one_profile(net):
     x = models.inputs(3, 4)
     clf = Classifier(net)
     short = vary_parameters(clf, x)
-    general = OverParameters(clf, x, short.names)
+    general = OverParameters(clf, short.start, x, short.names)
     found = [cr.credibility(bound, gamma=GAMMA, solver=EXACT) for bound in (short, general)]
     features = net[:4](x).detach()
     start = short.start[:1]
@@ -131,7 +131,7 @@ def test_nested_inputs_and_a_single_logit():
     for chosen in ("out", "words"):
         bound = vary_parameters(Classifier(net), x, chosen)
         assert not isinstance(bound, OverLastLinear)  # what it gives is squeezed
-        theta = bound.start + 0.1 * models.inputs(3, bound.start.shape[1])
+        theta = bound.values + 0.1 * models.inputs(3, bound.values.shape[1])
         copied, rows = deepcopy(net), []
         for n in range(3):
             module = copied.get_submodule(chosen)
@@ -191,7 +191,7 @@ def test_the_short_way_is_taken_only_where_it_is_the_model(kind):
     torch.manual_seed(2)
     net, x = kind().double().eval(), models.inputs(4, 3)
     bound = vary_parameters(Classifier(net), x)
-    theta = bound.start + 0.5 * models.inputs(4, bound.start.shape[1])
+    theta = bound.values + 0.5 * models.inputs(4, bound.values.shape[1])
     assert close(bound.logits(theta), by_copies(net, x, bound.names, theta), 1e-12)
 
 
@@ -207,7 +207,7 @@ def test_tied_weights_move_together():
 
     net, x = Tied().double().eval(), models.inputs(2, 3)
     bound = vary_parameters(Classifier(net), x, "first")
-    theta = bound.start + 0.1 * models.inputs(2, 12)
+    theta = bound.values + 0.1 * models.inputs(2, 12)
     assert close(bound.logits(theta), by_copies(net, x, bound.names, theta), 1e-12)
 
 

@@ -50,7 +50,7 @@ def test_scales_broadcast_and_those_of_locked_features_do_not_matter():
 
 @pytest.mark.parametrize("settings", [{}, {"scale": [1.0, 2.0, 3.0]}, {"tied": [0, 0, -1]}])
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
-def test_a_number_that_is_not_finite_breaks_no_bounds_and_stops_nobody(settings, bad):
+def test_a_number_that_is_not_finite_breaks_no_bounds_and_affects_no_other_row(settings, bad):
     torch.manual_seed(0)
     clf = Classifier(nn.Linear(3, 3).double(), space=Space(bounds=(0, 1), **settings))
     x = torch.rand(4, 3, dtype=torch.float64)

@@ -1,17 +1,18 @@
 import torch
 
 import credibly as cr
+from credibly.model.bind import bind
 from tests.reference import models, oracles
 
 
 def problem(bounds=None):
     clf = cr.Classifier(models.smooth_network())
     weights = torch.tensor([3.0, 5.0, 7.0, 11.0, 13.0], dtype=torch.float64)
-    return cr.solvers.FitRiskProblem(clf, models.inputs(3), weights, bounds)
+    return cr.solvers.FitRiskProblem(bind(clf, models.inputs(3)), weights, bounds)
 
 
 def naive_objective(p, x, n):
-    losses = p.classifier.losses(x.unsqueeze(0))[0].detach()
+    losses = p.variable.clf.losses(x.unsqueeze(0))[0].detach()
     risk = sum(float(v) ** 2 for v in (x - p.x0[n]).flatten())
     return risk + sum(
         float(value) ** 2 / float(w) for value, w in zip(losses, p.weights, strict=True)
@@ -43,7 +44,7 @@ def test_given_multipliers_replace_those_of_the_losses():
     point = p.evaluate(x, duals)
 
     def lagrangian(v, n):
-        losses = p.classifier.losses(v.unsqueeze(0))[0].detach()
+        losses = p.variable.clf.losses(v.unsqueeze(0))[0].detach()
         return float(((v - p.x0[n]) ** 2).sum() + (duals[n] * losses).sum())
 
     for n in range(3):
@@ -55,7 +56,7 @@ def test_relative_stationarity_is_one_at_x0_and_zero_at_a_minimum():
     p = problem()
     assert torch.allclose(p.relative_stationarity(p.evaluate(p.x0)), torch.ones(3).double())
     answer = cr.credibility(
-        p.classifier, p.x0, weights=p.weights, solver=cr.solvers.LBFGS()
+        p.variable.clf, p.x0, weights=p.weights, solver=cr.solvers.LBFGS()
     ).perturbed
     assert float(p.relative_stationarity(p.evaluate(answer)).max()) < 1e-7
 

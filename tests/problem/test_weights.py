@@ -140,7 +140,7 @@ def test_exactly_one_of_gamma_and_weights_is_needed():
 
 
 def test_weights_come_in_the_precision_of_the_inputs():
-    w = resolve_weights(models.affine_classifier(), X, gamma=5.0, weights=None)
+    w = resolve_weights(cr.bind(models.affine_classifier(), X), gamma=5.0, weights=None)
     assert w.dtype == torch.float64
     assert w.tolist() == [5.0] * 4
 

@@ -134,7 +134,7 @@ def test_the_shortest_vector_of_a_hull_is_found():
 
 def test_shapes_and_signs_are_checked(solved):
     clf, profile = solved
-    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`x`.*shape of x0"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`x`.*each sample, \(6, 8\)"):
         cr.certify(clf, profile.x0, profile.perturbed[:2], gamma=GAMMA)
     with pytest.raises(cr.errors.InvalidArgumentError, match="`multipliers`"):
         cr.certify(

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 import credibly as cr
-from credibly.profile.credibility import _assemble_chunk
+from credibly.model.bind import bind
+from credibly.profile.credibility import _assemble
 from credibly.solve.loop import Solution
 from tests.reference import models, oracles
 
@@ -107,7 +108,9 @@ def test_both_limits_of_gamma():
 def test_any_planted_point_is_the_answer_for_the_input_of_the_inverse_map():
     clf = cr.Classifier(models.smooth_network(seed=8))
     planted = models.inputs(4, seed=9)
-    problem = cr.solvers.FitRiskProblem(clf, planted, torch.full((5,), 300.0, dtype=torch.float64))
+    problem = cr.solvers.FitRiskProblem(
+        bind(clf, planted), torch.full((5,), 300.0, dtype=torch.float64)
+    )
     pull = problem.evaluate(planted).gradient  # at x = x0 only the fit pulls
     x0 = planted + 0.5 * pull
     found = cr.credibility(clf, x0, gamma=300.0)
@@ -259,8 +262,8 @@ def test_an_answer_worse_than_x0_is_x0_in_every_number():
     x[3] = torch.nan
     ended = [cr.Status.CONVERGED, cr.Status.STEP_LIMIT, cr.Status.CONVERGED, cr.Status.STALLED]
     solution = Solution(x, torch.tensor(ended, dtype=torch.int8), good.steps, good.passes)
-    problem = cr.solvers.FitRiskProblem(clf, x0, torch.full((4,), 20.0).double())
-    found = _assemble_chunk(problem, solution, good.settings)
+    problem = cr.solvers.FitRiskProblem(bind(clf, x0), torch.full((4,), 20.0).double())
+    found = _assemble(problem, solution, good.settings)
     back = [0, 1, 3]
     # only the first had been called stationary, which x0 is not
     assert found.status == (cr.Status.STALLED, *ended[1:])

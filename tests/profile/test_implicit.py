@@ -5,6 +5,7 @@ import torch
 
 import credibly as cr
 from credibly import attached_credibility
+from credibly.model.bind import bind
 from credibly.profile.implicit import attached_answer
 from tests.reference import models, oracles
 
@@ -118,7 +119,7 @@ def test_without_curvature_of_its_own_the_model_needs_only_that_of_the_outputs()
 def test_inside_a_linear_piece_of_a_relu_network_both_forms_agree_with_the_solver():
     clf = cr.Classifier(models.relu_network())
     planted = models.inputs(4, seed=9)
-    problem = cr.solvers.FitRiskProblem(clf, planted, WEIGHTS)
+    problem = cr.solvers.FitRiskProblem(bind(clf, planted), WEIGHTS)
     # any x is the profile point of x0 = x + grad h(x), where F is stationary by construction
     x0 = planted + problem.evaluate(planted).gradient / 2
     profile = cr.credibility(clf, x0, weights=WEIGHTS, solver=EXACT)

@@ -21,7 +21,11 @@ DOORS = {
     "auto_gamma": lambda clf, _: torch.as_tensor(cr.auto_gamma(clf, X), device="cpu"),
     "certify": lambda clf, profile: (
         cr.certify(
-            clf, None if clf.module else X, profile.perturbed, gamma=9.0, gradient_samples=3
+            clf,
+            X if isinstance(clf, cr.Classifier) else None,
+            profile.perturbed,
+            gamma=9.0,
+            gradient_samples=3,
         ).hull
     ),
     "solve_constrained": lambda clf, profile: (

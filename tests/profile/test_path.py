@@ -125,7 +125,7 @@ def test_the_advice_along_a_path_says_that_few_steps_are_meant():
     )
     last = path.profiles[-1]
     assert cr.Status.STEP_LIMIT in last.status
-    assert "by design along a path" in last.summary()
+    assert "along a path over gamma that is normal" in last.summary()
     thorough = cr.credibility_path(  # what the advice says
         cr.Classifier(models.relu_network()), models.inputs(4), [300.0, 100.0, 30.0],
         solver=cr.solvers.Hybrid(),

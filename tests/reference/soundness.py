@@ -8,7 +8,7 @@ from credibly.model.derivatives import losses_and_pull, losses_only
 
 def check_gradient(bound, *, directions=6, step=1e-6):
     """The pull of the squared losses against central differences along random directions."""
-    x = bound.variable
+    x = bound.start
     pull = losses_and_pull(bound, x, lambda losses: 2 * losses).pull
     generator = torch.Generator().manual_seed(0)
     for _ in range(directions):

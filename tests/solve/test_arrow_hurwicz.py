@@ -2,18 +2,19 @@ import pytest
 import torch
 
 import credibly as cr
+from credibly.model.bind import bind
 from credibly.problem.fit_risk import FitRiskProblem
 from tests.reference import models, oracles
 
 WEIGHTS = torch.tensor([4.0, 6.0, 8.0, 3.0, 5.0], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("initial", ["fit", "ones"])
+@pytest.mark.parametrize("initial", ["losses", "ones"])
 def test_every_iterate_is_that_of_the_plain_loop(initial):
     clf = cr.Classifier(models.smooth_network())
     x0 = models.inputs(3)
     solver = cr.solvers.ArrowHurwicz(primal_step=0.03, dual_step=0.2, initial=initial)
-    problem = FitRiskProblem(clf, x0, WEIGHTS)
+    problem = FitRiskProblem(bind(clf, x0), WEIGHTS)
     state = solver.begin(problem, problem.evaluate(x0))
     paths = [
         oracles.algorithm_1(
@@ -25,7 +26,7 @@ def test_every_iterate_is_that_of_the_plain_loop(initial):
             steps=25,
             start=(
                 2 * clf.losses(x0[n : n + 1])[0].detach() / WEIGHTS
-                if initial == "fit"
+                if initial == "losses"
                 else torch.ones(5, dtype=torch.float64)
             ),
         )
@@ -62,7 +63,7 @@ def test_unstable_dual_steps_are_refused_and_stable_ones_are_not():
 @pytest.mark.parametrize(("dual_step", "settles"), [(0.39, True), (0.41, False)])
 def test_the_refused_dual_steps_are_those_that_never_settle(dual_step, settles):
     clf, x0 = cr.Classifier(models.smooth_network()), models.inputs(2)
-    problem = FitRiskProblem(clf, x0, torch.full((5,), 10.0, dtype=torch.float64))
+    problem = FitRiskProblem(bind(clf, x0), torch.full((5,), 10.0, dtype=torch.float64))
     frozen = {"primal_step": 1e-12, "initial": "ones"}  # x stays, only the multipliers move
     state = cr.solvers.ArrowHurwicz(dual_step=0.1, **frozen).begin(problem, problem.evaluate(x0))
     solver = cr.solvers.ArrowHurwicz(dual_step=dual_step, **frozen)  # `begin` alone checks the step
@@ -85,7 +86,7 @@ def test_it_stays_where_the_gradient_vanishes_be_it_a_maximum():
     # two classes and a logit that is even: at 0 nothing pulls, and F is largest there
     clf = cr.Classifier(lambda x: torch.cat([6 - 6 * x**2, torch.zeros_like(x)], 1))
     x0, weights = torch.zeros(1, 1, dtype=torch.float64), torch.full((2,), 2.0).double()
-    problem = cr.solvers.FitRiskProblem(clf, x0, weights)
+    problem = cr.solvers.FitRiskProblem(bind(clf, x0), weights)
     found = cr.credibility(clf, x0, weights=weights, solver=cr.solvers.ArrowHurwicz(steps=200))
     assert float(found.risk) == 0.0
     around = torch.tensor([[-0.3], [0.3]]).double()

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import credibly as cr
+from credibly.model.variable import Inputs
 from credibly.theory import Feasibility, solve_constrained
 from credibly.theory.constrained_problem import AugmentedProblem
 from credibly.theory.constrained_rounds import (
@@ -48,7 +49,7 @@ def augmented(losses_asked, count=2):
     with torch.no_grad():
         losses = clf.losses(x0)
     problem = AugmentedProblem(
-        clf, x0, torch.ones(4).double(), None,
+        Inputs(clf, x0), torch.ones(4).double(), None,
         credences=losses_asked - losses, duals=torch.zeros(count, 4).double(),
         penalty=torch.ones(count, 1).double(),
     )  # fmt: skip
@@ -92,7 +93,7 @@ def test_going_back_restores_the_point_and_withdraws_what_was_said_of_it():
 def test_the_first_penalty_is_ten_times_the_curvature_that_a_unit_of_loss_is_worth():
     problem, _ = augmented(torch.tensor([[0.3], [-0.5]]).double())
     x = problem.x0[:1].clone().requires_grad_()
-    excess = (problem.classifier.losses(x) + problem.credences[:1]).clamp(min=0)
+    excess = (problem.variable.clf.losses(x) + problem.credences[:1]).clamp(min=0)
     (slope,) = torch.autograd.grad(0.5 * excess.square().sum(), x)
     expected = 20 * float(excess.detach().square().sum() / slope.square().sum())
     assert float(first_penalty(problem)[0, 0]) == pytest.approx(expected)

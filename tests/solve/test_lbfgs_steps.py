@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import credibly as cr
+from credibly.model.bind import bind
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.solve.base import reach
 from credibly.solve.lbfgs import Memory, _direction
@@ -15,7 +16,7 @@ from tests.reference import models
 def problem(count=3, gamma=30.0, bounds=None):
     clf = cr.Classifier(models.smooth_network())
     weights = torch.full((5,), gamma, dtype=torch.float64)
-    return FitRiskProblem(clf, models.inputs(count), weights, bounds)
+    return FitRiskProblem(bind(clf, models.inputs(count)), weights, bounds)
 
 
 @pytest.mark.parametrize(("share", "taken"), [(2e-4, True), (5e-5, False)])

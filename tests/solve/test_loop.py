@@ -6,15 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import credibly as cr
+from credibly.model.bind import bind
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.solve.loop import batch_size, solve
 from tests.reference import models
 
 
-def problem(count=5, gamma=30.0):
-    clf = cr.Classifier(models.smooth_network())
+def problem(count=5, gamma=30.0, net=None, x0=None):
+    clf = cr.Classifier(net or models.smooth_network())
     weights = torch.full((5,), gamma, dtype=torch.float64)
-    return FitRiskProblem(clf, models.inputs(count), weights)
+    return FitRiskProblem(bind(clf, models.inputs(count) if x0 is None else x0), weights)
 
 
 def test_finished_samples_leave_the_batch():
@@ -24,7 +25,7 @@ def test_finished_samples_leave_the_batch():
         sizes.append(len(x))
         return net(x)
 
-    p = replace(problem(), classifier=cr.Classifier(counted))
+    p = problem(net=counted)
     solution = solve(p, cr.solvers.LBFGS(), chunk_size=5)
     assert len(set(solution.steps.tolist())) > 1, "all samples took equally long: nothing to see"
     assert sizes == sorted(sizes, reverse=True)
@@ -39,7 +40,7 @@ def test_chunks_bound_the_batch_the_model_sees():
         sizes.append(len(x))
         return net(x)
 
-    solve(replace(problem(), classifier=cr.Classifier(counted)), cr.solvers.Hybrid(), chunk_size=2)
+    solve(problem(net=counted), cr.solvers.Hybrid(), chunk_size=2)
     assert max(sizes) == 2
 
 
@@ -137,7 +138,7 @@ def test_different_batches_meet_the_same_sizes():
         sizes.append(len(x))
         return net(x)
 
-    p = replace(problem(37), classifier=cr.Classifier(counted))
+    p = problem(37, net=counted)
     solution = solve(p, cr.solvers.LBFGS(), chunk_size=37)
     assert len(set(sizes)) > 3, "nothing left early: nothing to see"
     assert set(sizes) - {37} <= {batch_size(size) for size in range(1, 37)}
@@ -180,7 +181,7 @@ def without_gradients(x0, least=0.0):
         room = 1e-3 - least - (x - x0[nearest]).norm(dim=1, keepdim=True)
         return net(x) + 0 * (room * (room > 0)).sqrt()
 
-    return replace(problem(len(x0)), classifier=cr.Classifier(broken), x0=x0)
+    return problem(net=broken, x0=x0)
 
 
 def test_a_point_without_a_gradient_is_not_what_the_next_stage_starts_from():
@@ -222,7 +223,7 @@ class Settled(FitRiskProblem):
 
 def test_a_vanishing_gradient_is_the_goal_unless_it_is_met_at_x0():
     p = problem(2)
-    p = Settled(p.classifier, p.x0, p.weights)
+    p = Settled(p.variable, p.weights)
     start = p.x0.clone()
     start[1] += 0.01
     found = solve(p, cr.solvers.LBFGS(), chunk_size=2, start=start)

@@ -7,6 +7,7 @@ import torch
 from scipy.optimize import minimize
 
 import credibly as cr
+from credibly.model.bind import bind
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.solve import gauss_newton
 from credibly.solve.gauss_newton import _prox_linear
@@ -17,13 +18,13 @@ WEIGHTS = torch.tensor([4.0, 6.0, 8.0, 3.0, 5.0], dtype=torch.float64)
 
 def smooth(count=2, bounds=None):
     clf = cr.Classifier(models.smooth_network())
-    return FitRiskProblem(clf, models.inputs(count), WEIGHTS, bounds)
+    return FitRiskProblem(bind(clf, models.inputs(count)), WEIGHTS, bounds)
 
 
 def affine_on_a_bound():
     """An affine problem at a point of which some features are held by a bound."""
     x = models.inputs(2, 6)
-    p = FitRiskProblem(models.affine_classifier(), x - 0.05, WEIGHTS[:4])
+    p = FitRiskProblem(bind(models.affine_classifier(), x - 0.05), WEIGHTS[:4])
     uphill = p.evaluate(x).gradient > 0
     some = torch.arange(6) < 3  # lie on a bound and would leave it
     low = torch.where(some & uphill, x, -9.0)
@@ -103,7 +104,7 @@ def test_a_trial_without_a_finite_gradient_is_refused(solver):
         room = 1e-3 - (x - x0).norm(dim=1, keepdim=True)
         return net(x) + 0 * (room * (room > 0)).sqrt()
 
-    p = FitRiskProblem(cr.Classifier(broken), x0, WEIGHTS)
+    p = FitRiskProblem(bind(cr.Classifier(broken), x0), WEIGHTS)
     after = solver.advance(p, solver.begin(p, p.evaluate(x0)))
     assert bool((after.visited.objective < p.objective(x0)).all())
     assert not bool(after.visited.gradient.isfinite().any())
@@ -137,8 +138,7 @@ def test_a_matrix_free_step_is_newtons_for_the_free_features_with_damping(monkey
         own = p.select(slice(n, n + 1))
         hessian = torch.autograd.functional.hessian(
             lambda v, own=own: (
-                (v - own.x0[0]).square().sum()
-                + own.misfit(own.classifier.losses(v.unsqueeze(0)))[0]
+                (v - own.x0[0]).square().sum() + own.misfit(own.variable.losses(v.unsqueeze(0)))[0]
             ),
             point.x[n],
         )
@@ -167,7 +167,7 @@ def test_algorithm_1_takes_its_dual_step_from_the_largest_weight():
 def test_algorithm_1_is_done_when_multipliers_and_inputs_are():
     p, solver = smooth(), cr.solvers.ArrowHurwicz()
     best = cr.credibility(
-        p.classifier, p.x0, weights=WEIGHTS, solver=cr.solvers.LBFGS(tolerance=1e-11)
+        p.variable.clf, p.x0, weights=WEIGHTS, solver=cr.solvers.LBFGS(tolerance=1e-11)
     )
     state = solver.begin(p, p.evaluate(best.perturbed))
     assert float(solver.residual(p, state).max()) < 1e-9

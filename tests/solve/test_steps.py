@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import credibly as cr
+from credibly.model.bind import bind
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.solve.base import reach, rounding_of
 from credibly.solve.lbfgs import Memory, _direction, _pair, _shorter
@@ -17,7 +18,7 @@ from tests.reference import models
 def problem(count=3, gamma=30.0, bounds=None):
     clf = cr.Classifier(models.smooth_network())
     weights = torch.full((5,), gamma, dtype=torch.float64)
-    return FitRiskProblem(clf, models.inputs(count), weights, bounds)
+    return FitRiskProblem(bind(clf, models.inputs(count)), weights, bounds)
 
 
 def iterates(solver, p, steps):
@@ -37,7 +38,7 @@ def torch_iterates(p, make, schedule, steps):
     found = []
     for _ in range(steps):
         optimiser.zero_grad()
-        losses = p.classifier.losses(x)
+        losses = p.variable.clf.losses(x)
         ((x - p.x0).square().sum() + (losses.square() / p.weights).sum()).backward()
         optimiser.step()
         lengths.step()
@@ -78,14 +79,14 @@ def test_features_whose_gradients_are_only_rounding_stay_where_they_are():
     matrix = models.affine()[0].clone()
     matrix[:, 0] *= 1e-12  # seen by the gradient, but as noise
     clf, x0 = cr.Classifier(lambda x: x @ matrix.T), models.inputs(2, 6)
-    p = FitRiskProblem(clf, x0, torch.full((4,), 20.0).double())
+    p = FitRiskProblem(bind(clf, x0), torch.full((4,), 20.0).double())
     moved = iterates(cr.solvers.GradientDescent(scaling="adam", step=0.2), p, 1)[0] - x0
     assert float(moved[:, 0].abs().max()) < 1e-4 * float(moved[:, 1:].abs().min())
 
 
 def test_a_bound_that_holds_a_feature_leaves_no_momentum_behind():
     p = problem(2, gamma=2.0, bounds=(-0.5, 0.5))
-    p = FitRiskProblem(p.classifier, p.x0.clamp(-0.5, 0.5), p.weights, p.bounds)
+    p = FitRiskProblem(bind(p.variable.clf, p.x0.clamp(-0.5, 0.5)), p.weights, p.bounds)
     point = p.evaluate(p.x0)
     held = ~p.free(point)
     assert bool(held.any()), "no bound is felt: nothing to see"
@@ -102,7 +103,7 @@ def point_of(objective, gradient=1.0, x=0.0):
 
 def test_the_likely_distance_is_the_one_moved_or_the_smaller_guess():
     p = problem(3)
-    near = FitRiskProblem(p.classifier, torch.zeros(2, 2).double(), p.weights)
+    near = FitRiskProblem(bind(p.variable.clf, torch.zeros(2, 2).double()), p.weights)
     # sqrt(F) / 4 = 1 and |gradient| / 2 = sqrt(2) / 2 * g
     assert reach(near, point_of([16.0, 16.0], 10.0)).tolist() == [1.0, 1.0]
     assert reach(near, point_of([16.0, 16.0], 0.1)).tolist() == pytest.approx([0.05 * 2**0.5] * 2)
@@ -121,7 +122,7 @@ class Residuals(cr.solvers.GradientDescent):
 
 def judged(stage, pairs, stuck=False):  # noqa: FBT002
     """Verdicts along pairs of objective and residual, from an objective of 100."""
-    rule, found = _StoppingRule(stage, point_of([100.0])), []
+    rule, found = _StoppingRule.of(stage, point_of([100.0])), []
     for objective, residual in pairs:
         state = stage.begin(problem(1), problem(1).evaluate(problem(1).x0))
         at = point_of([objective])

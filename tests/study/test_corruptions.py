@@ -102,28 +102,14 @@ def test_what_is_no_batch_of_images_is_refused():
     ):  # fmt: skip
         with pytest.raises(cr.errors.InvalidArgumentError, match="`images`"):
             damage(images)
-    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`kind`.*gaussian noise"):
-        cr.study.Corruption("fog", 1)
     with pytest.raises(cr.errors.InvalidArgumentError, match="`seed`"):
         cr.study.Corruption("contrast", 1, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        ("blur", "'gaussian blur' or 'motion blur'"),
-        ("gaussian_blur", "'gaussian blur'"),
-        ("Contrast", "'contrast'"),
-        ("rotatoin", "'rotation'"),
-        ("xyz", "Choose one of these"),
-        ("", "Choose one of these"),
-        (["contrast"], "contrast"),
-    ],
-)
-def test_an_unknown_kind_gets_the_nearest_ones(kind, words):
-    with pytest.raises(cr.errors.InvalidArgumentError, match="gaussian noise") as caught:
+@pytest.mark.parametrize("kind", ["blur", "fog", "", ["contrast"]])
+def test_an_unknown_kind_is_refused_and_the_known_ones_named(kind):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"^`kind`.*'gaussian noise' or"):
         cr.study.Corruption(kind, 3)
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(("severity", "sigma"), [(1, 0.4), (3, 0.8), (5, 1.4)])

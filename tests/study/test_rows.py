@@ -46,7 +46,7 @@ def test_a_stored_part_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        ({"format": "credibly.profile"}, "not a part of a study"),
+        ({"format": "credibly.profile"}, "not a 'credibly.study' file"),
         ({"format_version": "2"}, "format version '2'.*newer"),
         ({"facts": "{"}, "cannot be read"),
         ({"drop": ["credible"]}, "cannot be read.*credible"),

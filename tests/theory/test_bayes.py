@@ -5,13 +5,14 @@ import torch
 from scipy import stats
 
 import credibly as cr
+from credibly.model.bind import bind
 from credibly.theory import log_joint
 from tests.reference import models, oracles
 
 WEIGHTS = torch.tensor([3.0, 5.0, 7.0, 4.0, 6.0], dtype=torch.float64)
 CLF = cr.Classifier(models.smooth_network())
 X0 = models.inputs(3)
-PROBLEM = cr.solvers.FitRiskProblem(CLF, X0, WEIGHTS)
+PROBLEM = cr.solvers.FitRiskProblem(bind(CLF, X0), WEIGHTS)
 PROFILE = cr.credibility(CLF, X0, weights=WEIGHTS, solver=cr.solvers.LBFGS(tolerance=1e-11))
 
 

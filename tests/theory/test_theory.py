@@ -9,6 +9,7 @@ import torch
 from scipy.optimize import minimize
 
 import credibly as cr
+from credibly.model.bind import bind
 from tests.reference import models
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +78,7 @@ def by_slsqp(clf, x0):
 def test_proposition_2_in_the_convex_case_every_start_leads_to_the_same_profile(convex):
     clf, profile = convex
     far = profile.x0 + 5 * torch.randn(profile.x0.shape, generator=models.generator(7)).double()
-    problem = cr.solvers.FitRiskProblem(clf, profile.x0, torch.full((4,), GAMMA).double())
+    problem = cr.solvers.FitRiskProblem(bind(clf, profile.x0), torch.full((4,), GAMMA).double())
     from credibly.solve.loop import solve
 
     found = solve(problem, EXACT, chunk_size=8, start=far)

@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from credibly.errors import InvalidArgumentError, MissingExtraError, ModelError
+from credibly._extras import load_extra
+from credibly._validation import require
+from credibly.errors import ModelError
 from credibly.model.classifier import Classifier, Outputs
 from credibly.model.losses import Loss
 
@@ -23,11 +25,11 @@ def from_jax(
     outputs: Outputs = "logits",
     preprocess: Callable[[Tensor], Tensor] | None = None,
 ) -> Classifier:
-    """A classifier written in JAX, Flax or Equinox; inputs and answers are torch tensors.
+    """A classifier written in JAX, Flax or Equinox; inputs and results are torch tensors.
 
     Values and derivatives of all orders are JAX's own: a backward of torch calls the compiled
-    vector-Jacobian product. Arrays travel through NumPy on the CPU, without a copy where the
-    libraries agree. Batches are filled up to a power of two, since JAX compiles once a shape.
+    vector-Jacobian product. Arrays are passed through NumPy on the CPU, without a copy where
+    possible. Batches are filled up to a power of two, since JAX compiles once per shape.
 
     Args:
         function: pure, from a batch (n, ...) to outputs (n, m), with the parameters inside, such as
@@ -37,34 +39,26 @@ def from_jax(
         loss: as in `Classifier`.
         outputs: as in `Classifier`.
         preprocess: in torch, as in `Classifier`.
+
+    Example: `clf = from_jax(lambda x: model.apply(params, x), classes=names)`.
     """
-    if not callable(function):
-        raise InvalidArgumentError(
-            "function",
-            expected="a function of JAX from a batch to outputs",
-            got=type(function).__name__,
-            remedy="Close over the parameters: lambda x: model.apply(params, x).",
-        )
-    net = _Net(_Compiled(_jax(), lambda x: (function(x),), arguments=1, results=1))
+    expected, got = "a function of JAX from a batch to outputs", type(function).__name__
+    remedy = "Close over the parameters: lambda x: model.apply(params, x)."
+    require(callable(function), "function", expected, got, remedy)
+    jax = load_extra("jax", extra="jax", purpose="A classifier of JAX")
+    compiled = _Compiled(jax, lambda x: (function(x),), arguments=1, results=1)
+
+    def net(x: Tensor) -> Tensor:
+        outputs: Tensor = _Step.apply(compiled, x)[0]  # type: ignore[no-untyped-call]
+        return outputs
+
     return Classifier(
         net, classes=classes, loss=loss, outputs=outputs, preprocess=preprocess, device="cpu"
     )
 
 
-class _Net:
-    """What `Classifier` calls."""
-
-    def __init__(self, compiled: _Compiled) -> None:
-        self.compiled = compiled
-
-    def __call__(self, x: Tensor) -> Tensor:
-        (outputs,) = _Step.apply(self.compiled, x)  # type: ignore[no-untyped-call]
-        found: Tensor = outputs
-        return found
-
-
 class _Compiled:
-    """A function of JAX from a tuple of arrays to a tuple of arrays, all with a row a sample."""
+    """A function of JAX from a tuple of arrays to a tuple of arrays, one row per sample."""
 
     def __init__(
         self, jax: Any, function: Callable[..., tuple[Any, ...]], *, arguments: int, results: int
@@ -81,8 +75,7 @@ class _Compiled:
             )
         count = len(given[0])
         filled = 1 << max(count - 1, 0).bit_length()
-        # the last sample again and again
-        rows = torch.arange(filled, device=given[0].device).clamp(max=count - 1)
+        rows = torch.arange(filled, device=given[0].device).clamp(max=count - 1)  # repeat the last
         found = self.compiled(*(tensor.detach()[rows].numpy() for tensor in given))
         return tuple(torch.from_numpy(np.array(array)[:count]) for array in found)
 
@@ -114,13 +107,3 @@ class _Step(torch.autograd.Function):
             ctx.compiled.pullback, *ctx.saved_tensors, *gradients
         )
         return (None, *found)
-
-
-def _jax() -> Any:
-    try:
-        import jax
-    except ImportError as error:
-        raise MissingExtraError(
-            package="jax", extra="jax", purpose="A classifier of JAX"
-        ) from error
-    return jax

@@ -8,7 +8,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from credibly.errors import InvalidArgumentError, MissingExtraError, ModelError
+from credibly._extras import load_extra
+from credibly._validation import require
+from credibly.errors import ModelError
 from credibly.model.classifier import Classifier, Outputs
 from credibly.model.space import Space
 
@@ -23,49 +25,40 @@ def from_skorch(
     """A fitted `NeuralNetClassifier` or `NeuralNetBinaryClassifier` of skorch.
 
     The criterion says what the module returns: logits with `CrossEntropyLoss` and
-    `BCEWithLogitsLoss`, probabilities with `NLLLoss` (whose logarithm skorch takes by itself) and
+    `BCEWithLogitsLoss`, probabilities with `NLLLoss` (skorch takes their logarithm) and
     `BCELoss`; a `predict_nonlinearity` of your own is applied and gives probabilities. A copy of
-    the module in eval mode is wrapped, so `net` can be trained on. A `threshold` other than 0.5
-    changes what `net.predict` says, but no probability and hence no profile.
+    the module in eval mode is wrapped, so `net` can be trained further. A `threshold` other than
+    0.5 changes what `net.predict` says, but no probability and hence no profile.
 
     Args:
         net: fitted, or initialised with loaded parameters.
         preprocess: as in `Classifier`.
         space: as in `Classifier`.
         module: name of a submodule of `net.module_` whose output is moved instead of the input.
+
+    Example: `profile = credibility(from_skorch(net.fit(X, y)), X, gamma="auto")`.
     """
     binary = _checked(net)
     outputs, pick = _meaning(net, binary=binary)
     names = getattr(net, "classes_", None)
-    return Classifier(
-        deepcopy(net.module_).eval(),
-        preprocess=preprocess,
-        classes=None if names is None else [str(name) for name in names],
-        outputs=outputs,
-        space=space,
-        module=module,
-        unpack=True,  # mappings become keywords, as skorch passes them
-        pick=pick,
-    )
+    classes = None if names is None else [str(name) for name in names]
+    return Classifier(  # mappings become keywords, as skorch passes them
+        deepcopy(net.module_).eval(), preprocess=preprocess, classes=classes, outputs=outputs,
+        space=space, module=module, unpack=True, pick=pick,
+    )  # fmt: skip
 
 
 def _checked(net: Any) -> bool:
     """Whether a usable net is one of the binary kind."""
-    try:
-        import skorch
-    except ImportError as error:
-        raise MissingExtraError(
-            package="skorch", extra="skorch", purpose="A classifier of skorch"
-        ) from error
+    skorch = load_extra("skorch", extra="skorch", purpose="A classifier of skorch")
     binary = isinstance(net, skorch.NeuralNetBinaryClassifier)
-    if not binary and not isinstance(net, skorch.NeuralNetClassifier):
-        raise InvalidArgumentError(
-            "net",
-            expected="a NeuralNetClassifier or NeuralNetBinaryClassifier of skorch",
-            got=f"the class {net.__name__}" if isinstance(net, type) else type(net).__name__,
-            remedy="Modules and functions go into Classifier, fitted scikit-learn models into "
-            "from_sklearn.",
-        )
+    require(
+        binary or isinstance(net, skorch.NeuralNetClassifier),
+        "net",
+        "a NeuralNetClassifier or NeuralNetBinaryClassifier of skorch",
+        f"the class {net.__name__}" if isinstance(net, type) else type(net).__name__,
+        "Pass modules and functions to Classifier, fitted scikit-learn models to from_sklearn.",
+    )
     if not getattr(net, "initialized_", False):
         raise ModelError(
             f"this {type(net).__name__} is not fitted",
@@ -75,7 +68,7 @@ def _checked(net: Any) -> bool:
 
 
 def _meaning(net: Any, *, binary: bool) -> tuple[Outputs, Callable[[Any], Tensor]]:
-    """What the module returns, and how to get at it."""
+    """What the module returns, and a function that takes its outputs out."""
     own = net.predict_nonlinearity
     if callable(own):
         return "probabilities", lambda found: own(_first(found))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from credibly.errors import InvalidArgumentError, ModelError
+from credibly._validation import require
+from credibly.errors import ModelError
+from credibly.model.batches import HALF
 from credibly.model.classifier import Classifier
 from credibly.model.losses import Loss
 from credibly.model.space import Space
@@ -24,12 +27,11 @@ def from_transformers(
     classes: Sequence[str] | None = None,
     loss: str | Loss | None = None,
 ) -> Classifier:
-    """A classification model of transformers, ready for what its tokenizer or processor returns.
+    """A classification model of transformers; it takes what its tokenizer or processor returns.
 
-    Text is moved at the word embeddings, images and sound at their numbers (`pixel_values`,
+    For text the word embeddings move, for images and sound the numbers themselves (`pixel_values`,
     `input_values`). Positions that the attention mask hides have no influence on the outputs, so
-    they neither move nor count. Pass the whole output of the tokenizer:
-    `credibility(from_transformers(model), tokenizer(texts, padding=True, return_tensors="pt"))`.
+    they neither move nor count.
 
     Args:
         model: such as a `BertForSequenceClassification` or a `ViTForImageClassification`, in eval
@@ -39,12 +41,15 @@ def from_transformers(
         classes: names of the classes; by default those of `model.config.id2label`.
         loss: by default cross-entropy, and the logistic loss where the configuration says
             'multi_label_classification'.
+
+    Example: `credibility(from_transformers(model), tokenizer(texts, padding=True,
+    return_tensors="pt"), gamma="auto")`; see docs/gallery/text.md.
     """
     config = _checked(model)
     if module is None and model.main_input_name == _TOKENS:
         module = _name_of_embedding(model)
     elif module is None and (space is None or space.vary is None):
-        space = _varying(space, model.main_input_name)
+        space = replace(space or Space(), vary=model.main_input_name)
     if model.main_input_name == _TOKENS and config.pad_token_id is None:
         _check_padding(model)
     if loss is None:
@@ -63,48 +68,41 @@ def _logits(found: Any) -> Tensor:
 
 
 def _checked(model: Any) -> Any:
-    """The configuration of a model that can be used, or an error that says what is wrong."""
-    config = getattr(model, "config", None)
-    needed = ("main_input_name", "get_input_embeddings")
-    if not isinstance(model, nn.Module) or not all(hasattr(model, name) for name in needed):
-        raise InvalidArgumentError(
-            "model",
-            expected="a classification model of transformers",
-            got=model if isinstance(model, str) else type(model).__name__,
-            remedy="Take it out of what is around it: model.module."
-            if hasattr(getattr(model, "module", None), needed[0])
-            else "Load it first, such as AutoModelForSequenceClassification.from_pretrained(). "
-            "Other networks go into Classifier.",
-        )
+    """The configuration of a model that can be used."""
+    wrapped = hasattr(getattr(model, "module", None), "main_input_name")
+    good = hasattr(model, "main_input_name") and hasattr(model, "get_input_embeddings")
+    require(
+        isinstance(model, nn.Module) and good,
+        "model",
+        "a classification model of transformers",
+        model if isinstance(model, str) else type(model).__name__,
+        "Take the model out of its wrapper: model.module."
+        if wrapped
+        else "Load it first, such as AutoModelForSequenceClassification.from_pretrained(). "
+        "Pass other networks to Classifier.",
+    )
     if "Classification" not in type(model).__name__ or "Token" in type(model).__name__:
         raise ModelError(
             f"{type(model).__name__} does not classify whole inputs",
             remedy="Use a ...ForSequenceClassification, ...ForImageClassification or "
             "...ForAudioClassification model, or wrap it: Classifier(model, pick=...).",
         )
-    _check_labels(config)
-    _check_precision(model)
-    return config
-
-
-def _check_labels(config: Any) -> None:
+    config = model.config
     problem = getattr(config, "problem_type", None)
     if problem == "regression" or config.num_labels < 2:
         raise ModelError(
-            f"the model has {config.num_labels} output(s) and problem_type={problem!r}: "
-            "transformers means a regression by that",
-            remedy="A binary head of one logit goes in by hand: Classifier(model, unpack=True, "
+            f"the model has {config.num_labels} output(s) and problem_type={problem!r}, which "
+            "means regression in transformers",
+            remedy="Wrap a binary head of one logit yourself: Classifier(model, unpack=True, "
             "pick=lambda found: found.logits, module=...).",
         )
-
-
-def _check_precision(model: nn.Module) -> None:
-    half = next((p for p in model.parameters() if p.dtype in (torch.float16, torch.bfloat16)), None)
+    half = next((p.dtype for p in model.parameters() if p.dtype in HALF), None)
     if half is not None:
         raise ModelError(
-            f"the model is in {half.dtype}, whose rounding is larger than the trade-off",
+            f"the model is in {half}, whose rounding is larger than the trade-off",
             remedy="Convert it: model.float(), or load it with dtype=torch.float32.",
         )
+    return config
 
 
 def _name_of_embedding(model: Any) -> str:
@@ -112,28 +110,14 @@ def _name_of_embedding(model: Any) -> str:
     found: list[str] = [n for n, part in model.named_modules() if part is embedding and n]
     if not found:
         raise ModelError(
-            f"the input embedding of {type(model).__name__} is none of its submodules",
+            f"the input embedding of {type(model).__name__} is not one of its submodules",
             remedy="Name the part to move: from_transformers(model, module=...).",
         )
     return found[0]
 
 
-def _varying(space: Space | None, leaf: str) -> Space:
-    """The space with the main input as what varies."""
-    if space is None:
-        return Space(vary=leaf)
-    return Space(
-        vary=leaf,
-        scale=space.scale,
-        locked=space.locked,
-        tied=space.tied,
-        bounds=space.bounds,
-        columns=space.columns,
-    )
-
-
 def _check_padding(model: Any) -> None:
-    """Models that read the last word must know which ones are padding: try two short texts."""
+    """Try two short texts: models that read the last word must know which ones are padding."""
     device = next(model.parameters()).device
     pair = torch.zeros(2, 1, dtype=torch.long, device=device)
     devices = [device] if device.type == "cuda" else []
@@ -143,6 +127,6 @@ def _check_padding(model: Any) -> None:
     except ValueError as error:
         raise ModelError(
             f"{type(model).__name__} takes no batches: {error}",
-            remedy="Set model.config.pad_token_id = tokenizer.pad_token_id; GPT-2 has none, there "
-            "tokenizer.pad_token = tokenizer.eos_token serves.",
+            remedy="Set model.config.pad_token_id = tokenizer.pad_token_id; GPT-2 has none, so set "
+            "tokenizer.pad_token = tokenizer.eos_token first.",
         ) from error

@@ -1,7 +1,7 @@
-"""Gradient attacks that know of the profile (A2 to A5): each attaches it to the input its own way.
+"""Gradient attacks that use the profile (A2 to A5), each with its own gradient of the profile.
 
-The deployed c+ is a function of x0 by way of a solver. What differs is how that function is
-differentiated; what is lowered, the steps and the choice among restarts are the same for all.
+The deployed c+ is a function of x0 through a solver. The attacks differ in how they differentiate
+that function; the objective, the steps and the choice among restarts are the same for all.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from credibly.attacks.base import Ascent, Task
+from credibly._validation import choice, positive, whole
+from credibly.attacks.base import SEE_DOCS, Ascent, Task
 from credibly.attacks.system import as_profile
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import attached_loss_jacobian, attached_slope, undisturbed
+from credibly.model.variable import Inputs
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.profile.arguments import check_solver
 from credibly.profile.implicit import PRODUCTS, Curvature, attached_answer
-from credibly.profile.profile import Profile
-from credibly.solve.base import Solver, require, require_positive, require_whole
+from credibly.solve.base import Solver
 from credibly.solve.lbfgs import LBFGS
 from credibly.solve.loop import solve
 from credibly.types import per_sample
@@ -32,7 +33,7 @@ from credibly.types import per_sample
 class Adaptive(Ascent):
     """Lowers the goal of the system on profiles that are attached to the input.
 
-    The starts are the input itself, for the first restart, and random ones.
+    The first restart starts at the input itself, the others at random points.
     """
 
     steps: int = 40
@@ -46,14 +47,14 @@ class Adaptive(Ascent):
     def objective(self, task: Task) -> Callable[[Tensor], Tensor]:
         weights = self.system.weights_for(task.clf, task.ball.x0)
         numbers = tuple(weights.tolist())
+        # the model's own class and scores need c0; the most credible class alone does not
+        needs_credence = self.system.decision == "model" or self.system.aware
 
         def goal(x: Tensor) -> Tensor:
             seen = self._through_transform(x)
             perturbed, credibility = self.attached(task.clf, seen, weights)
-            # the model's own class and scores need c0; the most credible class alone does not
-            whole = self.system.decision == "model" or self.system.aware
-            fit = -task.clf.losses(seen) if whole else credibility
-            view = as_profile(fit, credibility, seen, perturbed, numbers)
+            credence = -task.clf.losses(seen) if needs_credence else credibility
+            view = as_profile(credence, credibility, seen, perturbed, numbers)
             return self.system.goal(view, task.labels, task.target)
 
         return goal
@@ -63,8 +64,13 @@ class Adaptive(Ascent):
         """The moved input x+ (m, ...) and c+ (m, K), attached to x."""
 
     def _through_transform(self, x: Tensor) -> Tensor:
-        """The transform of the system, if any, passed by the gradient as if it were not there."""
-        return x if self.system.transform is None else x + (self.system.moved(x) - x.detach())
+        """Apply the transform of the system, if any; the gradient ignores it."""
+        if self.system.transform is None:
+            return x
+        return x + (self.system.transformed(x) - x.detach())
+
+    def _inside(self, x: Tensor) -> Tensor:
+        return x if self.system.bounds is None else x.clamp(*self.system.bounds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +78,12 @@ class BPDA(Adaptive):
     """A2: the gradient at x+, applied at x0 as if the solver only added a constant.
 
     Backward pass differentiable approximation (Athalye, Carlini and Wagner 2018). A transform of
-    the system is passed in the same way, so that this also attacks a system without profiles.
+    the system is handled in the same way, so this also attacks a system without profiles.
 
     Attributes:
         solver: finds x+ at every step; None: a short `LBFGS`.
+
+    Example: see docs/attacks.md.
     """
 
     solver: Solver | None = None
@@ -97,10 +105,10 @@ class BPDA(Adaptive):
         return goal
 
     def attached(self, clf: Classifier, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        with undisturbed(x.detach()) as x0, torch.no_grad():
-            problem = FitRiskProblem(clf, x0, weights, self.system.bounds)
+        with undisturbed(Inputs(clf, x.detach())) as variable, torch.no_grad():
+            problem = FitRiskProblem(variable, weights, self.system.bounds)
             short = self.solver or LBFGS(steps=15)
-            moved = solve(problem, short, chunk_size=len(x0)).x
+            moved = solve(problem, short, chunk_size=len(x)).x
         perturbed = x + (moved - x.detach())
         return perturbed, -clf.losses(perturbed)
 
@@ -109,14 +117,16 @@ class BPDA(Adaptive):
 class ImplicitGradient(Adaptive):
     """A3: the gradient of c+ by the implicit function theorem, at the point the solver found.
 
-    Exact at a minimum of a smooth model. On a ReLU network the minimum sits on kinks, where it is
+    Exact at a minimum of a smooth model. On a ReLU network the minimum lies on kinks, where it is
     the gradient of one piece.
 
     Attributes:
         solver: finds x+ at every step; None: `LBFGS` of 40 steps.
-        curvature: as of `attached_credibility`.
-        products: likewise.
-        accuracy: likewise.
+        curvature: as in `attached_credibility`, like `products` and `accuracy`.
+        products: most Hessian-vector products.
+        accuracy: at which they stop.
+
+    Example: see docs/attacks.md.
     """
 
     solver: Solver | None = None
@@ -127,9 +137,8 @@ class ImplicitGradient(Adaptive):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_solver(self.solver, default=LBFGS())
-        known = self.curvature in ("full", "outputs")
-        require(known, "curvature", "'full' or 'outputs'", self.curvature)
-        require_whole("products", self.products)
+        choice("curvature", self.curvature, ("full", "outputs"), SEE_DOCS)
+        whole("products", self.products)
 
     def attached(
         self,
@@ -138,27 +147,21 @@ class ImplicitGradient(Adaptive):
         weights: Tensor,  # noqa: ARG002  # the profile has them
     ) -> tuple[Tensor, Tensor]:
         profile = self.system.profile(clf, x.detach(), solver=self.solver or LBFGS(steps=40))
-        good = profile.usable
-        if bool(good.all()):
-            return self._solved(clf, x, profile)
-        # what could not be solved did not move: there c+ is c0
-        perturbed, credibility = x.clone(), -clf.losses(x)
-        if bool(good.any()):
-            rows = good.nonzero().squeeze(1)
-            moved, found = self._solved(clf, x[rows], profile[rows])
-            perturbed = perturbed.index_put((rows,), moved)
-            credibility = credibility.index_put((rows,), found)
-        return perturbed, credibility
-
-    def _solved(self, clf: Classifier, x: Tensor, profile: Profile) -> tuple[Tensor, Tensor]:
-        return attached_answer(
+        rows = profile.usable.nonzero().squeeze(1)
+        if len(rows) == 0:
+            return x.clone(), -clf.losses(x)
+        moved, found = attached_answer(
             clf,
-            profile,
-            x0=x,
+            profile[rows],
+            x0=x[rows],
             curvature=self.curvature,
             products=self.products,
             accuracy=self.accuracy,
         )
+        if len(rows) == len(x):
+            return moved, found
+        # a sample that could not be solved did not move: its c+ is c0
+        return x.index_put((rows,), moved), (-clf.losses(x)).index_put((rows,), found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +173,9 @@ class Unrolled(Adaptive):
 
     Attributes:
         length: steps that are unrolled.
-        rate: what multiplies the gradient of F in each.
+        rate: factor of the gradient of F in each.
+
+    Example: see docs/attacks.md.
     """
 
     length: int = 10
@@ -179,16 +184,14 @@ class Unrolled(Adaptive):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_whole("length", self.length)
-        require_positive("rate", self.rate)
+        whole("length", self.length)
+        positive("rate", self.rate)
 
     def attached(self, clf: Classifier, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         moved = x
         for _ in range(self.length):
             slope = attached_slope(clf, moved, lambda losses: (losses.square() / weights).sum(1))
-            moved = moved - self.rate * (2 * (moved - x) + slope)
-            if self.system.bounds is not None:
-                moved = moved.clamp(*self.system.bounds)
+            moved = self._inside(moved - self.rate * (2 * (moved - x) + slope))
         return moved, -clf.losses(moved)
 
 
@@ -199,6 +202,8 @@ class Surrogate(Adaptive):
     Attributes:
         step: 'gauss-newton', x0 - A^T (W + A A^T)^-1 l with the Jacobian A of the losses, K
             backwards; or 'gradient', x0 - grad h(x0), one.
+
+    Example: see docs/attacks.md.
     """
 
     step: Literal["gauss-newton", "gradient"] = "gauss-newton"
@@ -206,18 +211,15 @@ class Surrogate(Adaptive):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = self.step in ("gauss-newton", "gradient")
-        require(known, "step", "'gauss-newton' or 'gradient'", self.step)
+        choice("step", self.step, ("gauss-newton", "gradient"), SEE_DOCS)
 
     def attached(self, clf: Classifier, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         if self.step == "gradient":
             h = attached_slope(clf, x, lambda losses: (losses.square() / (2 * weights)).sum(1))
-            moved = x - h
+            moved = self._inside(x - h)
         else:
             losses, slopes = attached_loss_jacobian(clf, x)
             system = torch.diag(weights) + slopes @ slopes.mT
             dual: Tensor = torch.linalg.solve(system, losses.unsqueeze(2))
-            moved = x - (slopes.mT @ dual).reshape(x.shape)
-        if self.system.bounds is not None:
-            moved = moved.clamp(*self.system.bounds)
+            moved = self._inside(x - (slopes.mT @ dual).reshape(x.shape))
         return moved, -clf.losses(moved)

@@ -15,7 +15,7 @@ from credibly.types import norm, per_sample
 Norm = Literal["linf", "l2"]
 
 _ROUNDS = 12
-"""Rounds of the projection on a Euclidean ball and bounds; it ends after few, never outside."""
+"""Rounds of the projection on a Euclidean ball and bounds; few are needed."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,8 @@ class Ball:
 
     def select(self, rows: Tensor) -> Ball:
         """The balls of the chosen samples; they may repeat."""
-        low, high = self.low, self.high
-        return Ball(
-            self.x0[rows],
-            self.eps,
-            self.kind,
-            None if low is None else low[rows],
-            None if high is None else high[rows],
-        )
+        low, high = (None if end is None else end[rows] for end in (self.low, self.high))
+        return Ball(self.x0[rows], self.eps, self.kind, low, high)
 
     def project(self, x: Tensor) -> Tensor:
         """The nearest allowed point."""
@@ -67,16 +61,18 @@ class Ball:
         return self._clamped(self.x0 + per_sample(self._share(shift), x) * shift)
 
     def finished(self, x: Tensor) -> Tensor:
-        """The same, and inside the ball also where rounding would push a point out."""
+        """The nearest allowed point, inside the ball to the last bit."""
         x = self.project(x)
         if self.kind == "linf":
             return x
-        for number in range(8):  # each time with a little more slack, only where it is needed
+        for number in range(8):  # each time with a little more slack, only where needed
             length = norm(x.double() - self.x0.double())
             slack = torch.finfo(x.dtype).eps * 4.0**number
             share = self.eps / length.clamp(min=torch.finfo(torch.float64).tiny) * (1 - slack)
             nearer = self.x0 + per_sample(share.to(x), x) * (x - self.x0)
-            out = length > self.eps * (1 - 1e-15)  # however a reader sums the squares
+            out = length > self.eps * (
+                1 - 1e-15
+            )  # whatever the order in which the squares are summed
             x = torch.where(per_sample(out, x), self._clamped(nearer), x)
         return x
 
@@ -100,16 +96,14 @@ class Ball:
         return self.project(x + size * gradient / per_sample(usable, gradient))
 
     def _clamped(self, x: Tensor) -> Tensor:
-        if self.low is None or self.high is None:
-            return x
-        return torch.minimum(torch.maximum(x, self.low), self.high)
+        return x if self.low is None else x.clamp(self.low, self.high)
 
     def _share(self, shift: Tensor) -> Tensor:
-        """How much of each shift (n,) to keep so that, cut by the bounds, it has length eps.
+        """How much of each shift (n,) to keep so that it has length eps inside the bounds.
 
-        The nearest point is clamp(x0 + t shift). Its length grows with t; where features are held
-        by the bounds they count as they are, and the others make up the rest. From below this
-        never overshoots, and it ends as soon as no more features are held.
+        The nearest point is clamp(x0 + t shift). Its length grows with t: features at a bound count
+        as they are, the others make up the rest. Starting from below, t never overshoots, and stops
+        changing once no more features reach a bound.
         """
         tiny = torch.finfo(shift.dtype).tiny
         t = (self.eps / norm(shift).clamp(min=tiny)).clamp(max=1.0)
@@ -127,7 +121,7 @@ class Ball:
 
 
 def _edge(x0: Tensor, eps: float) -> Tensor:
-    """The furthest number within |eps| of x0 on one side, exactly: rounding may not leave."""
+    """The furthest number within |eps| of x0 on one side, exactly: rounding must not leave it."""
     edge = (x0.double() + eps).to(x0.dtype)
     outside = (edge.double() - x0.double()).abs() > abs(eps)
     return torch.where(outside, torch.nextafter(edge, x0), edge)

@@ -11,20 +11,19 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from credibly._validation import choice, positive, real_number, require, whole
 from credibly.attacks.ball import Ball, Norm
 from credibly.attacks.box import Box, check_box, plain_box
-from credibly.attacks.classes import checked_classes
 from credibly.attacks.noise import sample_keys, with_stream
-from credibly.attacks.system import System, worst_verdict
-from credibly.errors import InvalidArgumentError
+from credibly.attacks.system import System, check_classes, choose, worst_verdict
+from credibly.model.bind import bind
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import gradient_of, losses_only, ordinary
-from credibly.model.inputs import enter, finite_rows
-from credibly.solve.base import require, require_positive, require_whole
-from credibly.types import Array, Labels, per_sample, real_number, whole_number
+from credibly.model.variable import Inputs
+from credibly.types import Array, Labels, finite_rows, per_sample
 
-_REMEDY = "See docs/attacks.md for what each setting means."
+SEE_DOCS = "See docs/attacks.md for what each setting means."
 
 
 @dataclass(frozen=True)
@@ -58,14 +57,16 @@ class Attack(ABC):
         eps: radius of the ball around each input, in the units of the inputs.
         norm: 'linf' or 'l2'.
         bounds: smallest and largest value of a feature, such as (0.0, 1.0), or None. Each may be
-            a tuple with one number a channel (axis 1), for normalised images. Tensors and arrays
-            of one number a channel become tuples.
+            a tuple with one number per channel (axis 1), for normalised images. Tensors and arrays
+            of one number per channel become tuples.
         steps: steps of each restart.
         step_size: length of a step in the norm of the ball; None: 2.5 eps / steps.
         restarts: independent starts; the worst for the system is returned.
-        seed: of the random starts, which depend on it and on the sample alone.
-        chunk_size: samples in flight, restarts counted; bounds memory.
+        seed: of the random starts, which depend only on it and on the sample.
+        chunk_size: samples attacked at a time, restarts counted; it bounds memory.
         system: how the deployed decision is made.
+
+    Example: see `PGD`.
     """
 
     eps: float
@@ -85,28 +86,26 @@ class Attack(ABC):
         object.__setattr__(self, "bounds", plain_box(self.bounds))  # settings are plain values
         radius = real_number(self.eps)
         good = radius is not None and math.isfinite(radius) and radius >= 0
-        require(good, "eps", "a finite number >= 0", self.eps, _REMEDY)
-        require(self.norm in ("linf", "l2"), "norm", "'linf' or 'l2'", self.norm, _REMEDY)
+        require(good, "eps", "a finite number >= 0", repr(self.eps), SEE_DOCS)
+        choice("norm", self.norm, ("linf", "l2"), SEE_DOCS)
         for name in ("steps", "restarts", "chunk_size"):
-            require_whole(name, getattr(self, name))
+            whole(name, getattr(self, name))
         if self.step_size is not None:
-            require_positive("step_size", self.step_size)
-        seed = whole_number(self.seed)
-        require(seed is not None and seed >= 0, "seed", "a whole number >= 0", self.seed, _REMEDY)
-        require(isinstance(self.system, System), "system", "a System", self.system, _REMEDY)
-        if self.needs_profile:
-            weighed = self.system.gamma is not None or self.system.weights is not None
-            remedy = "For example system=System.most_credible(gamma=200.0)."
-            require(weighed, "system", "a system with gamma or weights", self.system, remedy)
+            positive("step_size", self.step_size)
+        whole("seed", self.seed, least=0, remedy=SEE_DOCS)
+        require(isinstance(self.system, System), "system", "a System", repr(self.system), SEE_DOCS)
+        weighed = not self.needs_profile or self.system.weighed
+        remedy = "For example system=System.most_credible(gamma=200.0)."
+        require(weighed, "system", "a system with gamma or weights", repr(self.system), remedy)
 
     def __call__(
-        self, clf: Classifier, x: Array, labels: Labels, *, target: Tensor | None = None
+        self, clf: Classifier, x: Array, labels: Labels, *, target: Labels | None = None
     ) -> Tensor:
-        """Perturbed inputs (n, ...), of each sample the one that is worst for the system.
+        """Perturbed inputs (n, ...): for each sample the one that is worst for the system.
 
         Args:
             clf: the classifier.
-            x: inputs (n, ...) inside the bounds. Rows with NaN or infinity come back as they are.
+            x: inputs (n, ...) inside the bounds. Rows with NaN or infinity are returned unchanged.
             labels: their true classes (n,).
             target: classes the attacker wants instead (n,); None: any wrong one.
         """
@@ -115,9 +114,9 @@ class Attack(ABC):
         return self._joined(task, torch.cat(parts)[None])[0]
 
     def all_restarts(
-        self, clf: Classifier, x: Array, labels: Labels, *, target: Tensor | None = None
+        self, clf: Classifier, x: Array, labels: Labels, *, target: Labels | None = None
     ) -> Tensor:
-        """What every restart found: (candidates, n, ...), most attacks have one a restart."""
+        """What every restart found: (candidates, n, ...); most attacks have one per restart."""
         task = self._task(clf, x, labels, target)
         parts = [self._candidates(part) for part in self._parts(task)]
         return self._joined(task, torch.cat(parts, dim=1))
@@ -132,24 +131,28 @@ class Attack(ABC):
 
     @property
     def step_length(self) -> float:
-        """The length of a step, also where it was left to the attack."""
+        """The length of a step, also where it is left to the attack."""
         return 2.5 * self.eps / self.steps if self.step_size is None else float(self.step_size)
 
-    def _task(self, clf: Classifier, x: Array, labels: Labels, target: Tensor | None) -> Task:
-        clf, x0 = _plain(clf, x)
+    def _task(self, clf: Classifier, x: Array, labels: Labels, target: Labels | None) -> Task:
+        variable = bind(clf, x)
+        one = isinstance(variable, Inputs)
+        remedy = "Attack the model on the tensor that may move."
+        require(one, "clf", "a classifier of one tensor", variable.describe(), remedy)
+        clf, x0 = variable.clf, variable.start
         bounds = check_box(self.bounds, x0)
         with torch.inference_mode(False):
             x0 = ordinary(x0)
             if self.needs_gradient:
-                check_model(clf, x0)
+                check_model(Inputs(clf, x0))
             count = losses_only(clf, x0[:1].nan_to_num(0.0, 0.0, 0.0)).shape[1]
-            labels = checked_classes("labels", labels, x0, count)
-            if target is not None:
-                target = checked_classes("target", target, x0, count, unlike=labels)
+            known, wanted = check_classes(labels, target, x0, count)
+            different = wanted is None or not bool((wanted == known).any())
+            remedy = "An attack that may end at any wrong class needs no target."
+            require(different, "target", "classes other than the labels", "labels", remedy)
             ball = Ball.around(x0, self.eps, self.norm, bounds)
-            return Task(
-                clf, ball, labels, target, sample_keys(x0, self.seed), torch.zeros_like(labels)
-            )
+            keys = sample_keys(x0, self.seed)
+            return Task(clf, ball, known, wanted, keys, torch.zeros_like(known))
 
     def _parts(self, task: Task) -> list[Task]:
         """Groups of samples that fit a chunk together with their restarts."""
@@ -175,8 +178,7 @@ class Attack(ABC):
         if len(found) == 1:
             return found[0]
         judged = [self.system.judge(task.clf, x, task.labels, target=task.target) for x in found]
-        best = worst_verdict(judged)
-        return found[best, torch.arange(len(best), device=best.device)]
+        return choose(found, worst_verdict(judged))
 
     @staticmethod
     def _joined(task: Task, found: Tensor) -> Tensor:
@@ -188,7 +190,7 @@ class Attack(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Ascent(Attack):
-    """Projected steps along a gradient; what the gradient is of is up to the attack."""
+    """Projected gradient steps on an objective that each attack defines."""
 
     def run(self, task: Task) -> list[Tensor]:
         x = self.start(task)
@@ -196,9 +198,17 @@ class Ascent(Attack):
         best, lowest = x, torch.full_like(x.flatten(1)[:, 0], torch.inf)
         for _ in range(self.steps):
             values, slope = gradient_of(task.clf, x, objective)
-            best, lowest = keep_lower(best, lowest, x, values)
+            if self.keeps_best:
+                best, lowest = _keep_lower(best, lowest, x, values)
             x = task.ball.step(x, -slope, self.step_length)
-        return [keep_lower(best, lowest, x, gradient_of(task.clf, x, objective)[0])[0]]
+        if not self.keeps_best:
+            return [x]
+        return [_keep_lower(best, lowest, x, gradient_of(task.clf, x, objective)[0])[0]]
+
+    @property
+    def keeps_best(self) -> bool:
+        """Whether the best point on the way is returned, or the last one."""
+        return True
 
     def start(self, task: Task) -> Tensor:
         """Where each sample and restart begins."""
@@ -209,19 +219,7 @@ class Ascent(Attack):
         """The function of the inputs whose values (m,) are lowered."""
 
 
-def keep_lower(best: Tensor, lowest: Tensor, x: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """The points with the smaller values, and these."""
+def _keep_lower(best: Tensor, lowest: Tensor, x: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """The points with the smaller values, and these values."""
     better = values < lowest
     return torch.where(per_sample(better, x), x, best), torch.where(better, values, lowest)
-
-
-def _plain(clf: Classifier, x: Array) -> tuple[Classifier, Tensor]:
-    found, x0 = enter(clf, x)
-    if found is not clf or clf.space is not None or clf.module is not None:
-        raise InvalidArgumentError(
-            "clf",
-            expected="a classifier of one tensor",
-            got="one with a space, a module or nested inputs",
-            remedy="Attack the model on the tensor that may move.",
-        )
-    return clf, x0

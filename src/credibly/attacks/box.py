@@ -1,17 +1,15 @@
-"""Where inputs end: one pair of numbers for all features, or one for each channel."""
+"""Bounds of inputs: one pair of numbers for all features, or one for each channel."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 import numpy as np
 from torch import Tensor
 
-from credibly.errors import InvalidArgumentError
-from credibly.model.inputs import finite_rows
+from credibly._validation import real_number, require
 from credibly.profile.arguments import check_bounds
-from credibly.types import real_number
+from credibly.types import finite_rows
 
 End = float | tuple[float, ...]
 Box = tuple[End, End]
@@ -19,30 +17,39 @@ Box = tuple[End, End]
 
 
 def check_box(bounds: object, x0: Tensor) -> Box | None:
-    """Bounds as numbers or as tuples of numbers that the inputs themselves keep."""
+    """Bounds as numbers or as tuples of numbers that hold for the inputs themselves."""
     bounds = plain_box(bounds)
     if not isinstance(bounds, tuple | list) or not apart(bounds):
         return check_bounds(bounds, x0)  # type: ignore[arg-type]
     count = x0.shape[1] if x0.dim() > 1 else 0
-    found = [_end(end, count) for end in bounds]
-    low, high = found if len(found) == 2 else (None, None)
-    if low is None or high is None or not all(a < b for a, b in zip(low, high, strict=True)):
-        raise InvalidArgumentError(
-            "bounds",
-            expected=f"(low, high), each a number or {count} of them, one a channel, low < high",
-            got=repr(bounds),
-            remedy="For pixels pass (0.0, 1.0); for normalised ones tuples (0 - mean) / std and "
-            "(1 - mean) / std.",
-        )
-    _refuse_outside((low, high), x0)
+    found = [_numbers(end, count) for end in bounds]
+    low, high = found if len(found) == 2 else ((), ())
+    require(
+        len(low) == len(high) == count > 0 and all(a < b for a, b in zip(low, high, strict=True)),
+        "bounds",
+        f"(low, high), each a number or {count} of them, one per channel, low < high",
+        repr(bounds),
+        "For pixels pass (0.0, 1.0); for normalised ones tuples (0 - mean) / std and "
+        "(1 - mean) / std.",
+    )
+    lowest, highest = ends((low, high), x0)
+    outside = ((x0 < lowest) | (x0 > highest)).flatten(1).any(1) & finite_rows(x0)
+    require(
+        not bool(outside.any()),
+        "bounds",
+        "bounds that hold for the inputs themselves",
+        f"{(low, high)}; {int(outside.sum())} of {len(x0)} inputs leave them",
+        "Widen the bounds, or clamp the inputs first.",
+    )
     return low, high
 
 
 def plain_box(bounds: object) -> object:
-    """Ends that are tensors or arrays, such as (channels, 1, 1), as numbers; others as they are."""
-    if not isinstance(bounds, tuple | list):
-        return bounds
-    return tuple(_listed(e) if isinstance(e, Tensor | np.ndarray) else e for e in bounds)
+    """Ends that are tensors or arrays, such as (channels, 1, 1), as numbers; others unchanged."""
+    if isinstance(bounds, Tensor | np.ndarray):
+        bounds = bounds.squeeze().tolist()
+        return tuple(bounds) if isinstance(bounds, list) else bounds
+    return tuple(map(plain_box, bounds)) if isinstance(bounds, tuple | list) else bounds
 
 
 def ends(bounds: Box, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,28 +72,8 @@ def apart(bounds: Iterable[object]) -> bool:
     return any(isinstance(end, tuple | list) for end in bounds)
 
 
-def _refuse_outside(box: Box, x0: Tensor) -> None:
-    low, high = ends(box, x0)
-    outside = ((x0 < low) | (x0 > high)).flatten(1).any(1) & finite_rows(x0)
-    if bool(outside.any()):
-        raise InvalidArgumentError(
-            "bounds",
-            expected="bounds that hold for the inputs themselves",
-            got=f"{box}; {int(outside.sum())} of {len(x0)} inputs leave them",
-            remedy="Widen the bounds, or clamp the inputs first.",
-        )
-
-
-def _listed(end: Tensor | np.ndarray) -> object:
-    """One number, or a tuple of them; what has two long axes stays nested, and is refused."""
-    if end.ndim == 0:
-        return end.item()
-    flat = math.prod(end.shape) == max(end.shape)
-    return tuple((end.reshape(-1) if flat else end).tolist())
-
-
-def _end(end: object, count: int) -> tuple[float, ...] | None:
-    """One number for each channel, or None."""
+def _numbers(end: object, count: int) -> tuple[float, ...]:
+    """One number for each channel, or nothing where one is not a number."""
     given = end if isinstance(end, tuple | list) else [end] * count
     known = tuple(v for v in map(real_number, given) if v is not None)
-    return known if len(known) == len(given) == count else None
+    return known if len(known) == len(given) else ()

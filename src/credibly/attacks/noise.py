@@ -1,8 +1,8 @@
 """Random numbers that belong to a sample: the same in any batch, chunk and device.
 
-A generator of torch hands its numbers out by position in the batch. Here each number is a hash of
-the seed, the sample's own values, a stream and the feature (SplitMix64), so no batch-mate matters
-and nothing leaves the device.
+Each number is a hash (SplitMix64) of the seed, the sample's own values, a stream and the feature.
+`profile/noise.py` instead seeds one generator per row of a profile: fine for a few directions on
+the CPU, but attacks draw at every step on the device, and a sample's row changes with the batch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _mix(z: Tensor) -> Tensor:
 
 
 def sample_keys(x: Tensor, seed: int) -> Tensor:
-    """One key a sample (n,) from its values and the seed."""
+    """One key per sample (n,) from its values and the seed."""
     values = x.detach().flatten(1).double() + 0.0  # adding zero makes -0 and 0 the same
     bits = values.contiguous().view(torch.int64)
     places = torch.arange(bits.shape[1], device=x.device) * _GOLDEN

@@ -8,24 +8,30 @@ from typing import Literal
 
 from torch import Tensor
 
-from credibly.attacks.base import Ascent, Task
+from credibly._validation import choice
+from credibly.attacks.base import SEE_DOCS, Ascent, Task
 from credibly.attacks.system import as_profile
-from credibly.model.derivatives import gradient_of
-from credibly.solve.base import require
 
 
 @dataclass(frozen=True, kw_only=True)
 class PGD(Ascent):
-    """The model's own loss of the true class, raised from a uniform start (Madry et al. 2018).
+    """A0: raises the model's own loss of the true class from a random start (Madry et al. 2018).
 
-    It does not know of the profile. `all_restarts` gives every restart by itself; the call gives
-    the worst for the system, image by image. Steps never wait for the device.
+    It does not use the profile. `all_restarts` gives every restart; the call gives the worst for
+    the system, sample by sample. Steps never wait for the device.
 
     Attributes:
         loss: 'own', the classifier's loss of the label (cross-entropy by default), or 'goal', what
             the system decides by, as if x+ were x: the margin, which does not saturate.
-        keep: 'last' iterate, as usual, or the 'best' on the way, for one more pass a restart.
-        random_start: a random point of the ball; False: the input itself.
+        keep: the 'last' iterate, as usual, or the 'best', for one more pass per restart.
+        random_start: start at a random point of the ball; False: at the input itself.
+
+    Example:
+        >>> import torch, credibly as cr
+        >>> clf = cr.Classifier(lambda x: x)
+        >>> attack = cr.attacks.PGD(eps=0.25, steps=5, random_start=False)
+        >>> attack(clf, torch.tensor([[2.0, 0.0]]), [0]).tolist()
+        [[1.75, 0.25]]
     """
 
     loss: Literal["own", "goal"] = "own"
@@ -34,25 +40,21 @@ class PGD(Ascent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.loss in ("own", "goal"), "loss", "'own' or 'goal'", self.loss)
-        require(self.keep in ("last", "best"), "keep", "'last' or 'best'", self.keep)
+        choice("loss", self.loss, ("own", "goal"), SEE_DOCS)
+        choice("keep", self.keep, ("last", "best"), SEE_DOCS)
 
-    def run(self, task: Task) -> list[Tensor]:
-        if self.keep == "best":
-            return super().run(task)
-        x = self.start(task)
-        objective = self.objective(task)
-        for _ in range(self.steps):
-            _, slope = gradient_of(task.clf, x, objective)
-            x = task.ball.step(x, -slope, self.step_length)
-        return [x]
+    @property
+    def keeps_best(self) -> bool:
+        return self.keep == "best"
 
     def start(self, task: Task) -> Tensor:
         return super().start(task) if self.random_start else task.ball.x0
 
     def objective(self, task: Task) -> Callable[[Tensor], Tensor]:
         clf, system = task.clf, self.system
-        weights = system.weight_numbers(clf, task.ball.x0)
+        weights: tuple[float, ...] = ()
+        if system.weighed:
+            weights = tuple(system.weights_for(clf, task.ball.x0).tolist())
         chosen = task.labels if task.target is None else task.target
         sign = -1.0 if task.target is None else 1.0
 

@@ -7,23 +7,23 @@ from dataclasses import KW_ONLY, dataclass, replace
 import torch
 from torch import Tensor
 
-from credibly.attacks.base import Attack
-from credibly.attacks.system import Score, System, worst_verdict
+from credibly._validation import real_number, require
+from credibly.attacks.base import SEE_DOCS, Attack
+from credibly.attacks.system import Score, System, choose, worst_verdict
 from credibly.model.classifier import Classifier
-from credibly.solve.base import require
-from credibly.types import Array, Labels, real_number
+from credibly.types import Array, Labels
 
 
 @dataclass(frozen=True)
 class RejectionAware:
-    """A8: another attack that wants its inputs to be answered, too.
+    """A8: another attack that also wants its inputs to be answered.
 
-    The inner attack first lowers its margin, to -confidence, and from where the class is wrong also
-    what the score lacks to the threshold, times `hinge`. Before that the score is left alone: it
-    often speaks for the right class. Attacks with gradients (`PGD`, `BPDA`, `ImplicitGradient`,
-    `Unrolled`, `Surrogate`) follow both; `Square` asks for both; the others only choose by both.
-    Since a score can also lead astray, the inner attack runs unaware, too, and the worse result
-    counts: twice the price.
+    The inner attack first lowers its margin, to -confidence. Once the class is wrong, it also
+    lowers how far the score is below the threshold, times `hinge`; before that the score often
+    favours the right class. Attacks with gradients (`PGD`, `BPDA`, `ImplicitGradient`, `Unrolled`,
+    `Surrogate`) and `Square` use both in their search; the others only choose by both. Since a
+    score can also mislead, the inner attack runs unaware as well, and the worse result counts:
+    twice the cost.
 
     Attributes:
         inner: the attack, on a system with gamma.
@@ -31,6 +31,8 @@ class RejectionAware:
         score: of a profile.
         hinge: weight of the missing score.
         confidence: margin that is enough.
+
+    Example: see docs/attacks.md.
     """
 
     inner: Attack
@@ -41,10 +43,10 @@ class RejectionAware:
     confidence: float = 1.0
 
     def __post_init__(self) -> None:
-        require(isinstance(self.inner, Attack), "inner", "an attack", self.inner)
-        known = real_number(self.threshold) is not None
-        require(known, "threshold", "a number", self.threshold)
-        _ = self.attack  # its own checks speak now, not at the first call
+        require(isinstance(self.inner, Attack), "inner", "an attack", repr(self.inner), SEE_DOCS)
+        number = real_number(self.threshold) is not None
+        require(number, "threshold", "a number", repr(self.threshold), SEE_DOCS)
+        _ = self.attack  # its checks run now, not at the first call
 
     @property
     def attack(self) -> Attack:
@@ -60,21 +62,20 @@ class RejectionAware:
         return self.inner.on(system)
 
     def __call__(
-        self, clf: Classifier, x: Array, labels: Labels, *, target: Tensor | None = None
+        self, clf: Classifier, x: Array, labels: Labels, *, target: Labels | None = None
     ) -> Tensor:
-        """As of `Attack`: of what it finds aware and unaware, the worse for the system."""
+        """As `Attack`: the worse for the system of what it finds aware and unaware."""
         aware = self.attack
         found = [
             attack(clf, x, labels, target=target) for attack in (aware, aware.on(self._unaware))
         ]
         judged = [aware.system.judge(clf, one, labels, target=target) for one in found]
-        best = worst_verdict(judged)
-        return torch.stack(found)[best, torch.arange(len(best), device=best.device)]
+        return choose(torch.stack(found), worst_verdict(judged))
 
     def all_restarts(
-        self, clf: Classifier, x: Array, labels: Labels, *, target: Tensor | None = None
+        self, clf: Classifier, x: Array, labels: Labels, *, target: Labels | None = None
     ) -> Tensor:
-        """As of `Attack`, of the aware attack alone."""
+        """As `Attack`, for the aware attack only."""
         return self.attack.all_restarts(clf, x, labels, target=target)
 
     @property

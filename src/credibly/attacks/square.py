@@ -1,4 +1,4 @@
-"""Random search without any gradient, on what the deployed system says (A7)."""
+"""Random search without any gradient, on the decisions of the deployed system (A7)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from credibly._validation import share
 from credibly.attacks.base import Attack, Task
 from credibly.attacks.noise import uniform, with_stream
 from credibly.attacks.system import Outcome
-from credibly.solve.base import require
-from credibly.types import norm, per_sample, real_number
+from credibly.types import norm, per_sample
 
 _HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)
-"""Of 10,000 queries, those at which the area of the windows is halved."""
+"""Queries, of 10,000, at which the area of the windows is halved."""
 
 _TILES = 5
 """Tiles along each side of the first perturbation in the Euclidean norm."""
@@ -26,11 +26,13 @@ _TILES = 5
 class Square(Attack):
     """A7: windows of random signs, kept where the goal falls (Andriushchenko et al. 2020).
 
-    Each step is one query of the deployed system, solver included. Samples that succeed are left
-    alone. Inputs (n, c, h, w) and (n, h, w) get square windows, others windows in the last axis.
+    Each step is one query of the deployed system, solver included. Samples that succeed are not
+    changed any more. Inputs (n, c, h, w) and (n, h, w) get square windows, others intervals.
 
     Attributes:
         share: part of the features in the first windows.
+
+    Example: see docs/attacks.md.
     """
 
     steps: int = 200
@@ -40,8 +42,7 @@ class Square(Attack):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        good = real_number(self.share)
-        require(good is not None and 0 < good <= 1, "share", "a number in (0, 1]", self.share)
+        share("share", self.share, closed=True)
 
     def run(self, task: Task) -> list[Tensor]:
         x = self._first(task)
@@ -96,7 +97,7 @@ class Square(Attack):
     def _moved_mass(
         self, shift: Tensor, window: _Window, other: _Window, signs: Tensor, turned: Tensor
     ) -> Tensor:
-        """The length used in two windows, and what is left, goes into a bump in the first."""
+        """Move the length used in two windows, and what eps leaves, into a bump in the first."""
         tiny = torch.finfo(shift.dtype).tiny
         either = window.mask | other.mask
         used = (shift * either).flatten(1).square().sum(1)
@@ -116,7 +117,7 @@ class Square(Attack):
 
 @dataclass(frozen=True)
 class _Window:
-    """A rectangle a sample: where each row and column lies in it, and which are inside."""
+    """One rectangle per sample: where each row and column lies in it, and which are inside."""
 
     down: Tensor  # (m, h)
     across: Tensor  # (m, w)
@@ -140,7 +141,7 @@ class _Window:
         return (down[:, :, None] & across[:, None, :]).unsqueeze(1)
 
     def bump(self, turned: Tensor) -> Tensor:
-        """Two hills of opposite sign, side by side or above each other: (m, 1, h, w)."""
+        """Two hills of opposite sign, side by side or one above the other: (m, 1, h, w)."""
         high, wide = self.size
         i = self.down.clamp(0, high - 1)[:, :, None].double()
         j = self.across.clamp(0, wide - 1)[:, None, :].double()
@@ -159,10 +160,8 @@ def _signs(drawn: Tensor) -> Tensor:
 
 
 def _image(x: Tensor) -> tuple[int, int, int]:
-    """Channels, height and width that inputs are seen with."""
-    shape = tuple(x.shape[1:])
-    if len(shape) == 3:
-        return shape[0], shape[1], shape[2]
-    if len(shape) == 2:
-        return 1, shape[0], shape[1]
-    return 1, 1, x[0].numel()
+    """Channels, height and width of the inputs seen as images."""
+    channels, height, width = {4: x.shape[1:], 3: (1, *x.shape[1:])}.get(
+        x.dim(), (1, 1, x[0].numel())
+    )
+    return channels, height, width

@@ -4,43 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
-from credibly.attacks.classes import checked_classes
+from credibly._validation import choice, positive, real_number, require, share, whole
+from credibly._validation import labels as check_labels
 from credibly.errors import InvalidArgumentError
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only, ordinary, undisturbed
+from credibly.model.variable import Inputs
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.problem.weights import resolve_weights
 from credibly.profile.certificate import Certificate
 from credibly.profile.credibility import solved_profile
 from credibly.profile.profile import Profile, Settings
-from credibly.solve.base import Solver, require, require_positive, require_whole
+from credibly.solve.base import Solver
 from credibly.solve.hybrid import Hybrid
 from credibly.solve.status import Status
-from credibly.types import Bounds, Labels, real_number
+from credibly.types import CPU, Bounds, Labels
 
 Score = Callable[[Profile], Tensor]
 """Trust in each sample of a profile (n,), higher is better; see `credibly.decide.scores`."""
 
+Weights = tuple[float, ...]
+Classes = tuple[Tensor, Tensor | None]
+"""Labels (n,), and the classes the attacker wants (n,) or None."""
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a system says to inputs, and how far that is from what the attacker wants.
+    """A system's answers to inputs, and how far they are from what the attacker wants.
 
     Attributes:
         classes: the decision (n,).
         accepted: whether the system answers at all (n,).
-        scores: trust (n,), or None for a system that does not rank.
-        margin: value of the right class less that of the best other (n,); with targets, of the
-            best other less that of the target. Negative: the class is as the attacker wants it;
+        scores: trust (n,), or None for a system without a score.
+        margin: value of the right class minus that of the best other (n,); with targets, of the
+            best other minus that of the target. Negative: the class is what the attacker wants;
             zero: a tie.
-        goal: what an attack lowers (n,): the margin; with `aware`, where the class is as wanted,
-            what the score lacks to the threshold.
-        success: the class is as the attacker wants it, and the system answers (n,).
+        goal: what an attack lowers (n,): the margin; with `aware`, once the class is as wanted,
+            also how far the score is below the threshold.
+        success: the class is what the attacker wants, and the system answers (n,).
+
+    Example: see `System`.
     """
 
     classes: Tensor
@@ -50,15 +58,6 @@ class Outcome:
     goal: Tensor
     success: Tensor
 
-    @staticmethod
-    def concatenate(parts: Sequence[Outcome]) -> Outcome:
-        """One verdict of many."""
-        joined: dict[str, Any] = {}
-        for f in fields(Outcome):
-            values = [getattr(part, f.name) for part in parts]
-            joined[f.name] = None if values[0] is None else torch.cat(values)
-        return Outcome(**joined)
-
 
 @dataclass(frozen=True, kw_only=True)
 class System:
@@ -66,17 +65,23 @@ class System:
 
     Attributes:
         decision: 'model', the class of the bare model, or 'profile', the most credible class.
-        gamma: as of `credibility`, a number. 'auto' depends on the batch: call `auto_gamma` once.
-        weights: one number a class instead.
+        gamma: as in `credibility`, a number. 'auto' depends on the batch: call `auto_gamma` once.
+        weights: one number per class instead.
         solver: the deployed solver; None: `Hybrid()`.
-        bounds: of x+ in the deployed solve, as of `credibility`.
+        bounds: of x+ in the deployed solve, as in `credibility`.
         score: trust in a sample; with `threshold`, samples below it are rejected.
         threshold: smallest score that is answered.
-        transform: applied to inputs before all else, such as rounding; it may have no derivative.
-        aware: whether attacks are to get past the threshold, too; see `RejectionAware`.
+        transform: applied to inputs first, such as rounding; it needs no derivative.
+        aware: whether attacks also try to pass the threshold; see `RejectionAware`.
         hinge: weight of the missing score in the goal of such attacks.
-        confidence: margin below which they care for the score alone.
+        confidence: margin below which only the score counts for them.
         chunk_size: samples solved at a time.
+
+    Example:
+        >>> import torch, credibly as cr
+        >>> clf = cr.Classifier(lambda x: x)
+        >>> cr.attacks.System.bare().judge(clf, torch.eye(2), [0, 0]).success.tolist()
+        [False, True]
     """
 
     decision: Literal["model", "profile"] = "model"
@@ -94,31 +99,20 @@ class System:
 
     def __post_init__(self) -> None:
         remedy = "See docs/attacks.md; System.bare, System.most_credible and System.ranked help."
-        known = self.decision in ("model", "profile")
-        require(known, "decision", "'model' or 'profile'", self.decision, remedy)
-        require_whole("chunk_size", self.chunk_size)
-        require_positive("hinge", self.hinge)
+        choice("decision", self.decision, ("model", "profile"), remedy)
+        whole("chunk_size", self.chunk_size)
+        positive("hinge", self.hinge)
         given = (self.gamma is not None) + (self.weights is not None)
-        if self.solves and given != 1:
-            raise InvalidArgumentError(
-                "gamma",
-                expected="exactly one of gamma and weights, since a profile is solved",
-                got="both" if given else "neither",
-                remedy="Pass gamma=200.0 or weights=<K numbers>.",
-            )
+        one = "exactly one of gamma and weights, since a profile is solved"
+        got = "both" if given else "neither"
+        require(not self.solves or given == 1, "gamma", one, got, "Pass gamma=200.0, for example.")
         number = self.gamma is None or real_number(self.gamma) is not None
-        require(
-            number, "gamma", "a number", self.gamma, "Call auto_gamma once and pass its number."
-        )
-        if self.threshold is not None and self.score is None:
-            raise InvalidArgumentError(
-                "score",
-                expected="a score to compare with the threshold",
-                got="None",
-                remedy="Pass score=credibly.decide.scores.ratio or another.",
-            )
+        once = "Call auto_gamma once and pass its number."
+        require(number, "gamma", "a number", repr(self.gamma), once)
+        scored = self.threshold is None or self.score is not None
+        require(scored, "score", "a score to compare with the threshold", "None", remedy)
         aware = not self.aware or self.threshold is not None
-        require(aware, "threshold", "a number, since `aware` is set", self.threshold, remedy)
+        require(aware, "threshold", "a number, since `aware` is set", repr(self.threshold), remedy)
 
     @classmethod
     def bare(cls) -> Self:
@@ -147,107 +141,110 @@ class System:
         """Whether the decision needs profiles."""
         return self.decision == "profile" or self.score is not None
 
+    @property
+    def weighed(self) -> bool:
+        """Whether it has what a profile needs: gamma or weights."""
+        return self.gamma is not None or self.weights is not None
+
     def calibrated(self, clf: Classifier, x: Tensor, *, coverage: float = 0.9) -> Self:
         """The same system with the threshold that answers this share of clean inputs.
 
-        Those without a profile are never answered; where they are too many, all others are.
+        Inputs without a profile are never answered; if there are too many, all others are.
         """
-        if self.score is None or not 0 < coverage <= 1:
+        share("coverage", coverage, closed=True)
+        if self.score is None:
             raise InvalidArgumentError(
                 "coverage",
-                expected="a share in (0, 1], of a system with a score",
-                got=f"{coverage!r} with score {self.score!r}",
-                remedy="Use System.ranked(score=..., gamma=...), and 0.9 to answer nine in ten.",
+                expected="a system with a score",
+                got="one without",
+                remedy="Use System.ranked(score=..., gamma=...).",
             )
         scores = self.score(self.profile(clf, x)).double()
         known = scores[~scores.isnan()].sort(descending=True).values  # NaN would come first
-        if len(known) == 0:
-            raise InvalidArgumentError(
-                "x",
-                expected="at least one input that can be solved",
-                got=f"{len(scores)} inputs, none of them",
-                remedy="Look at system.profile(clf, x).status.",
-            )
+        require(
+            len(known) > 0,
+            "x",
+            "at least one input that can be solved",
+            f"{len(scores)} inputs, none of them",
+            "Look at system.profile(clf, x).status.",
+        )
         last = min(max(1, round(coverage * len(scores))), len(known)) - 1
         return replace(self, threshold=float(known[last]))
 
     def profile(self, clf: Classifier, x: Tensor, *, solver: Solver | None = None) -> Profile:
         """Profiles by the deployed solver, or by another."""
         chosen = solver or self.solver or Hybrid()
-        with undisturbed(x) as x0:
-            w = self.weights_for(clf, x0)
-            problem = FitRiskProblem(clf, x0.detach(), w, self.bounds)
+        with undisturbed(Inputs(clf, x.detach())) as variable:
+            w = self.weights_for(clf, variable.start)
+            problem = FitRiskProblem(variable, w, self.bounds)
             return solved_profile(problem, chosen, chunk_size=self.chunk_size, bounds=self.bounds)
 
     def weights_for(self, clf: Classifier, x: Tensor) -> Tensor:
         """W (K,) like x."""
-        return resolve_weights(clf, x[:1], gamma=self.gamma, weights=self.weights)
+        return resolve_weights(Inputs(clf, x[:1]), gamma=self.gamma, weights=self.weights)
 
-    def weight_numbers(self, clf: Classifier, x: Tensor) -> tuple[float, ...]:
-        """The same as numbers, for the settings of a profile; none where there are no weights."""
-        weighed = self.gamma is not None or self.weights is not None
-        return tuple(self.weights_for(clf, x).tolist()) if weighed else ()
-
-    def moved(self, x: Tensor) -> Tensor:
+    def transformed(self, x: Tensor) -> Tensor:
         """Inputs after the transform, without a gradient."""
         return x if self.transform is None else ordinary(self.transform(x.detach())).detach()
 
     def judge(
-        self, clf: Classifier, x: Tensor, labels: Labels, *, target: Tensor | None = None
+        self, clf: Classifier, x: Tensor, labels: Labels, *, target: Labels | None = None
     ) -> Outcome:
         """Decide with the deployed solver, `chunk_size` samples at a time."""
-        parts, labels = [], checked_classes("labels", labels, x, None)
-        target = None if target is None else checked_classes("target", target, x, None)
-        for rows in torch.split(torch.arange(len(x), device=x.device), self.chunk_size):
-            wanted = None if target is None else target[rows]
-            parts.append(self._judge(clf, x[rows], labels[rows], wanted))
-        return Outcome.concatenate(parts)
-
-    def _judge(self, clf: Classifier, x: Tensor, labels: Tensor, target: Tensor | None) -> Outcome:
-        x = self.moved(x)
-        if self.solves:
-            profile = self.profile(clf, x)
-        else:
-            values = -losses_only(clf, x)
-            profile = as_profile(values, values, x, x, ())
-        for name, classes in (("labels", labels), ("target", target)):
-            if classes is not None:
-                checked_classes(name, classes, x, profile.credence.shape[1])
+        check_classes(labels, target, x)  # before the work
+        profile = self._deployed(clf, self.transformed(x))
+        known, wanted = check_classes(labels, target, x, profile.credence.shape[1])
         with torch.no_grad():
-            margin = self.margin(profile, labels, target)
-            goal = self.goal(profile, labels, target)
+            margin = self.margin(profile, known, wanted)
+            goal = self.goal(profile, known, wanted)
             scores = None if self.score is None else self.score(profile)
-        accepted = torch.ones_like(labels, dtype=torch.bool)
+        accepted = torch.ones_like(known, dtype=torch.bool)
         if scores is not None and self.threshold is not None:
             accepted = scores.double() >= self.threshold
         classes = self._values(profile).argmax(1)
-        # the class itself is asked, not the margin: of classes in a tie the first is answered
-        wanted = classes != labels if target is None else classes == target
-        success = accepted & wanted & ~margin.isnan()
+        # success depends on the class, not on the margin: in a tie the first class is answered
+        reached = classes != known if wanted is None else classes == wanted
+        success = accepted & reached & ~margin.isnan()
         return Outcome(classes, accepted, scores, margin, goal, success)
 
+    def _deployed(self, clf: Classifier, x: Tensor) -> Profile:
+        if self.solves:
+            return self.profile(clf, x)
+        values = -torch.cat([losses_only(clf, part) for part in torch.split(x, self.chunk_size)])
+        return as_profile(values, values, x, x, ())
+
     def margin(self, profile: Profile, labels: Tensor, target: Tensor | None = None) -> Tensor:
-        """The margin of `Outcome`, differentiable where the profile is attached to something."""
+        """The margin of `Outcome`; differentiable if the profile is attached to an input."""
         values = self._values(profile)
         own = (labels if target is None else target)[:, None]
         gap = values.gather(1, own).squeeze(1) - values.scatter(1, own, -torch.inf).amax(1)
         return gap if target is None else -gap
 
     def goal(self, profile: Profile, labels: Tensor, target: Tensor | None = None) -> Tensor:
-        """The goal of `Outcome`, likewise."""
+        """The goal of `Outcome`; differentiable like the margin."""
         margin = self.margin(profile, labels, target)
         if not self.aware or self.score is None or self.threshold is None:
             return margin
         missing = (self.threshold - self.score(profile)).clamp(min=0).to(margin)
-        share = missing / (1 + missing)  # below one, so that a wrong class always counts more
-        # enough margin is enough only while the score is short of the threshold
+        lacking = missing / (1 + missing)  # below one, so a wrong class always counts more
+        # enough margin is enough only while the score is below the threshold
         enough = torch.where(missing > 0, margin.clamp(min=-self.confidence), margin)
-        wrong = enough + self.hinge * share
-        # while the class is still right, trust in it is nothing the attacker wants
+        wrong = enough + self.hinge * lacking
+        # while the class is still right, the attacker does not want trust in it
         return torch.where(margin < 0, wrong, margin + self.hinge)
 
     def _values(self, profile: Profile) -> Tensor:
         return profile.credence if self.decision == "model" else profile.credibility
+
+
+def check_classes(
+    labels: Labels, target: Labels | None, x: Tensor, count: int | None = None
+) -> Classes:
+    """Labels and targets as whole numbers on the device of x, below `count` if that is known."""
+    known = check_labels(labels, len(x), count).to(x.device)
+    if target is None:
+        return known, None
+    return known, check_labels(target, len(x), count, "target").to(x.device)
 
 
 def worst_verdict(verdicts: Sequence[Outcome]) -> Tensor:
@@ -257,16 +254,21 @@ def worst_verdict(verdicts: Sequence[Outcome]) -> Tensor:
     return torch.where(success | ~success.any(0), goal, torch.inf).argmin(0)
 
 
+def choose(candidates: Tensor, best: Tensor) -> Tensor:
+    """Of candidates (R, n, ...) the chosen one for each sample."""
+    return candidates[best, torch.arange(len(best), device=best.device)]
+
+
 def as_profile(
-    fit: Tensor, credibility: Tensor, x0: Tensor, perturbed: Tensor, weights: tuple[float, ...]
+    credence: Tensor, credibility: Tensor, x0: Tensor, perturbed: Tensor, weights: Weights
 ) -> Profile:
-    """A profile as scores see it, whose tensors may be attached to an input; not certified."""
+    """A profile for scores, whose tensors may be attached to an input; not certified."""
     count = len(x0)
-    nothing = torch.full((count,), torch.nan, dtype=x0.dtype, device=x0.device)
-    w = torch.tensor(weights or (1.0,)).to(x0)
+    nothing = x0.new_full((count,), torch.nan)
+    w = torch.tensor(weights or (1.0,), device=CPU).to(x0)
     return Profile(
         credibility=credibility,
-        credence=fit,
+        credence=credence,
         risk=(perturbed - x0).flatten(1).square().sum(1),
         x0=x0,
         perturbed=perturbed,

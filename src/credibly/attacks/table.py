@@ -1,4 +1,4 @@
-"""Who broke what: the worst case over attacks, success rates, and checks that attacks are sane."""
+"""Success rates of attacks, the worst case over all of them, and checks that attacks work."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from credibly._validation import require
 from credibly.attacks.base import Attack
 from credibly.attacks.rejection import RejectionAware
-from credibly.attacks.system import System, worst_verdict
-from credibly.errors import InvalidArgumentError
+from credibly.attacks.system import System, choose, worst_verdict
 from credibly.model.classifier import Classifier
 from credibly.types import Labels
 
@@ -22,13 +22,15 @@ CLEAN = "clean"
 
 @dataclass(frozen=True)
 class WorstCase:
-    """Of each image the input that is worst for the system.
+    """For each sample the input that is worst for the system.
 
     Attributes:
         inputs: (n, ...).
         success: whether it is answered and wrong (n,).
         attack: the name of the attack that found it, 'clean' where none did better (n names).
         alone: success of each attack by itself.
+
+    Example: see `worst_case`.
     """
 
     inputs: Tensor
@@ -44,9 +46,9 @@ def worst_case(
     clf: Classifier,
     x: Tensor,
     labels: Labels,
-    target: Tensor | None = None,
+    target: Labels | None = None,
 ) -> WorstCase:
-    """Judge what attacks found by the deployed system, image by image; the clean input counts, too.
+    """Judge what attacks found by the deployed system, sample by sample, and the clean inputs.
 
     Args:
         results: perturbed inputs (n, ...) by the name of the attack.
@@ -55,32 +57,36 @@ def worst_case(
         x: the clean inputs (n, ...).
         labels: the true classes (n,).
         target: classes the attacker wants (n,), or None.
+
+    Example:
+        >>> import torch, credibly as cr
+        >>> clf, x = cr.Classifier(lambda x: x), torch.tensor([[1.0, 0.0]])
+        >>> found = {"swap": x.flip(1)}
+        >>> cr.attacks.worst_case(found, cr.attacks.System(), clf=clf, x=x, labels=[0]).attack
+        ('swap',)
     """
     for name, found in results.items():
-        if found.shape != x.shape:
-            raise InvalidArgumentError(
-                "results",
-                expected=f"perturbed inputs of shape {tuple(x.shape)}",
-                got=f"{tuple(found.shape)} from {name!r}",
-                remedy="Pass what the attacks return for the same inputs.",
-            )
-    names = [CLEAN, *results]
-    inputs = [x, *results.values()]
-    verdicts = [system.judge(clf, found, labels, target=target) for found in inputs]
-    best = worst_verdict(verdicts)
-    rows = torch.arange(len(x), device=x.device)
-    success = torch.stack([verdict.success for verdict in verdicts])
+        expected = f"perturbed inputs of shape {tuple(x.shape)}"
+        got, remedy = f"{tuple(found.shape)} from {name!r}", "Pass results of the same inputs."
+        require(found.shape == x.shape, "results", expected, got, remedy)
+    inputs = {CLEAN: x, **results}
+    verdicts = {n: system.judge(clf, v, labels, target=target) for n, v in inputs.items()}
+    best = worst_verdict(list(verdicts.values()))
+    alone = {name: verdict.success for name, verdict in verdicts.items()}
     return WorstCase(
-        torch.stack(inputs)[best, rows],
-        success[best, rows],
-        tuple(names[number] for number in best.tolist()),
-        {name: verdict.success for name, verdict in zip(names, verdicts, strict=True)},
+        choose(torch.stack(list(inputs.values())), best),
+        choose(torch.stack(list(alone.values())), best),
+        tuple(list(inputs)[number] for number in best.tolist()),
+        alone,
     )
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One item of the sanity list: whether it holds, and the numbers."""
+    """The result of one sanity check: whether it holds, and the numbers.
+
+    Example: see `sanity_checks`.
+    """
 
     name: str
     holds: bool
@@ -92,10 +98,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class AttackTable:
-    """Success of each attack at each eps on the same images.
+    """Success of each attack at each eps on the same samples.
 
     Attributes:
         success: accepted and wrong (n,), by (name, eps); 'clean' has eps 0.
+
+    Example: see `run_attacks`.
     """
 
     success: Mapping[tuple[str, float], Tensor]
@@ -111,42 +119,35 @@ class AttackTable:
         return tuple(sorted({eps for name, eps in self.success if name != CLEAN}))
 
     def rate(self, attack: str, eps: float) -> float:
-        """Share of the images on which the attack succeeds."""
+        """Share of the samples on which the attack succeeds."""
         return float(self._at(attack, eps).double().mean())
 
     def worst(self, eps: float, *, among: Sequence[str] | None = None) -> float:
         """Share on which any attack succeeds, or the clean input is wrong already."""
-        return float(self._any(eps, among).double().mean())
-
-    def _any(self, eps: float, among: Sequence[str] | None) -> Tensor:
         chosen = [self._at(name, eps) for name in among or self.attacks]
         clean = [found for (name, _), found in self.success.items() if name == CLEAN]
-        return torch.stack([*chosen, *clean]).any(0)
+        return float(torch.stack([*chosen, *clean]).any(0).double().mean())
 
     def _at(self, attack: str, eps: float) -> Tensor:
-        if (attack, eps) not in self.success:
-            raise InvalidArgumentError(
-                "attack",
-                expected=f"one of {sorted({str(key) for key in self.success})}",
-                got=f"({attack!r}, {eps!r})",
-                remedy="Run it first.",
-            )
+        known = (attack, eps) in self.success
+        expected = f"one of {sorted({str(key) for key in self.success})}"
+        require(known, "attack", expected, f"({attack!r}, {eps!r})", "Run it first.")
         return self.success[attack, eps]
 
     def __str__(self) -> str:
-        radii = self.radii
-        width = max(len(name) for name in ("worst case", *self.attacks))
-        head = " ".join(f"{eps:>8.4g}" for eps in radii)
-        lines = [f"{'success at eps':<{width}} {head}"]
-        for name in self.attacks:
-            cells = [f"{self.rate(name, e):8.3f}" if (name, e) in self.success else " " * 8
-                     for e in radii]  # fmt: skip
-            lines.append(f"{name:<{width}} {' '.join(cells)}")
-        complete = [e for e in radii if all((name, e) in self.success for name in self.attacks)]
-        if complete == list(radii):
-            cells = [f"{self.worst(e):8.3f}" for e in radii]
-            lines.append(f"{'worst case':<{width}} {' '.join(cells)}")
-        return "\n".join(lines)
+        rows = {
+            name: [f"{self.rate(name, e):.3f}" if (name, e) in self.success else "" for e in radii]
+            for radii in [self.radii]
+            for name in self.attacks
+        }
+        if all("" not in cells for cells in rows.values()):
+            rows["worst case"] = [f"{self.worst(eps):.3f}" for eps in self.radii]
+        rows = {"success at eps": [f"{eps:.4g}" for eps in self.radii], **rows}
+        width = max(map(len, rows))
+        return "\n".join(
+            " ".join([f"{name:<{width}}", *(f"{cell:>8}" for cell in cells)])
+            for name, cells in rows.items()
+        )
 
 
 def run_attacks(
@@ -167,15 +168,20 @@ def run_attacks(
         attacks: by name, a function from eps to the attack.
         radii: every eps to try.
         system: the deployed decision.
+
+    Example:
+        >>> import torch, credibly as cr
+        >>> clf, x = cr.Classifier(lambda x: x), torch.tensor([[1.5, 0.0]])
+        >>> attacks = {"pgd": lambda eps: cr.attacks.PGD(eps=eps, steps=5)}
+        >>> given = {"attacks": attacks, "radii": [0.1, 1.0], "system": cr.attacks.System()}
+        >>> cr.attacks.run_attacks(clf, x, [0], **given).rate("pgd", 1.0)
+        1.0
     """
-    for name, make in attacks.items():
-        if isinstance(make, Attack | RejectionAware):  # can be called, too, but has its own eps
-            raise InvalidArgumentError(
-                "attacks",
-                expected="functions from eps to an attack",
-                got=f"a {type(make).__name__} as {name!r}",
-                remedy=f"attacks={{{name!r}: lambda eps: credibly.attacks.PGD(eps=eps)}}, say.",
-            )
+    for name, make in attacks.items():  # an attack can be called, too, but has its own eps
+        function = not isinstance(make, Attack | RejectionAware)
+        got = f"a {type(make).__name__} as {name!r}"
+        remedy = f"attacks={{{name!r}: lambda eps: credibly.attacks.PGD(eps=eps)}}, for example."
+        require(function, "attacks", "functions from eps to an attack", got, remedy)
     success = {(CLEAN, 0.0): system.judge(clf, x, labels).success}
     for eps in radii:
         for name, make in attacks.items():
@@ -185,37 +191,36 @@ def run_attacks(
 
 
 def more_steps_do_not_help(fewer: Tensor, more: Tensor, *, slack: float = 0.02) -> Finding:
-    """The same attack with several times the steps succeeds no more often.
+    """Check that several times the steps find at most `slack` more of the samples.
 
     Args:
-        fewer: success (n,) with its own steps.
+        fewer: success (n,) of the attack with its own steps.
         more: success (n,) with several times as many.
-        slack: share of the images by which it may.
+        slack: share of the samples by which it may differ.
+
+    Example: see `sanity_checks`.
     """
     before, after = float(fewer.double().mean()), float(more.double().mean())
-    return Finding(
-        "more steps do not help further", after <= before + slack, f"{before:.3f} to {after:.3f}"
-    )
+    detail = f"{before:.3f} to {after:.3f}"
+    return Finding("more steps do not help further", after <= before + slack, detail)
 
 
 def accuracy_falls_with_eps(table: AttackTable, *, slack: float = 0.02) -> Finding:
-    """The success of the worst case does not fall as eps grows, by more than `slack`."""
+    """Check that the success of the worst case never falls by more than `slack` as eps grows.
+
+    Example: see `sanity_checks`.
+    """
     rates = [table.worst(eps) for eps in table.radii]
-    falls = all(b >= a - slack for a, b in pairwise(rates))
-    listed = ", ".join(f"{r:.3f}" for r in rates)
-    return Finding("success does not fall with eps", falls, listed)
+    holds = all(b >= a - slack for a, b in pairwise(rates))
+    return Finding("success does not fall with eps", holds, ", ".join(f"{r:.3f}" for r in rates))
 
 
 def white_box_beats_black_box(
     table: AttackTable, *, white: Sequence[str], black: Sequence[str], slack: float = 0.02
 ) -> Finding:
-    """At every eps, attacks with gradients find at least what those without find.
+    """Check that at every eps attacks with gradients (`white`) find at least what others find.
 
-    Args:
-        table: from `run_attacks`.
-        white: names of attacks with gradients.
-        black: names of attacks without.
-        slack: share of the images that these may be ahead.
+    Example: see `sanity_checks`.
     """
     pairs = [(table.worst(e, among=white), table.worst(e, among=black)) for e in table.radii]
     holds = all(with_ >= without - slack for with_, without in pairs)
@@ -224,9 +229,9 @@ def white_box_beats_black_box(
 
 
 def large_eps_breaks_everything(table: AttackTable, *, slack: float = 0.0) -> Finding:
-    """At the largest eps no more than `slack` of the images are left.
+    """Check that at the largest eps, which should reach every class, all but `slack` are wrong.
 
-    Choose an eps at which every class can be reached.
+    Example: see `sanity_checks`.
     """
     eps = table.radii[-1]
     worst = table.worst(eps)
@@ -236,15 +241,22 @@ def large_eps_breaks_everything(table: AttackTable, *, slack: float = 0.0) -> Fi
 def sanity_checks(
     table: AttackTable, *, white: Sequence[str], black: Sequence[str], slack: float = 0.02
 ) -> tuple[Finding, ...]:
-    """What a table alone can say: eps, white box against black box, and the largest eps.
+    """The three checks that need the table only.
 
-    An item that does not hold says that an attack fails, not that the system is robust.
+    A check that does not hold means that an attack fails, not that the system is robust.
 
     Args:
         table: from `run_attacks`.
         white: names of attacks with gradients.
         black: names of attacks without.
-        slack: share of the images by which each item may be missed.
+        slack: share of the samples by which each may be missed.
+
+    Example:
+        >>> import torch, credibly as cr
+        >>> found = {("clean", 0.0): [0, 0], ("pgd", 0.1): [1, 1], ("square", 0.1): [1, 0]}
+        >>> table = cr.attacks.AttackTable({key: torch.tensor(v) for key, v in found.items()})
+        >>> [str(f)[:5] for f in cr.attacks.sanity_checks(table, white=["pgd"], black=["square"])]
+        ['holds', 'holds', 'holds']
     """
     return (
         accuracy_falls_with_eps(table, slack=slack),

@@ -1,52 +1,10 @@
-"""All baselines under one name, and by name for studies."""
+"""All baselines by name, for studies."""
 
 from __future__ import annotations
 
-from credibly.baselines.base import Baseline, LogitBaseline
-from credibly.baselines.input_baselines import (
-    ODIN,
-    DoctorWithStep,
-    MonteCarloDropout,
-    NoiseVote,
-    OneGaussNewtonStep,
-    OneGradientStep,
-    TwoSided,
-)
-from credibly.baselines.logit_baselines import (
-    GEN,
-    CredenceRatio,
-    Doctor,
-    Energy,
-    LogitMargin,
-    MaxLogit,
-    MaxLogitPNorm,
-    MaxSoftmax,
-    NegativeEntropy,
-    TemperatureScaled,
-)
-
-__all__ = [
-    "GEN",
-    "ODIN",
-    "Baseline",
-    "Doctor",
-    "DoctorWithStep",
-    "Energy",
-    "CredenceRatio",
-    "LogitBaseline",
-    "LogitMargin",
-    "MaxLogit",
-    "MaxLogitPNorm",
-    "MaxSoftmax",
-    "MonteCarloDropout",
-    "NegativeEntropy",
-    "NoiseVote",
-    "OneGaussNewtonStep",
-    "OneGradientStep",
-    "TemperatureScaled",
-    "TwoSided",
-    "all_baselines",
-]
+from credibly.baselines import input_baselines as by_input
+from credibly.baselines import logit_baselines as by_logits
+from credibly.baselines.base import Baseline
 
 
 def all_baselines(
@@ -61,32 +19,41 @@ def all_baselines(
     """Every baseline by name. Choose the settings on held-out data, never on test data.
 
     Args:
-        gamma: of the profile they are compared with, in the space of the inputs.
-        temperature: of temperature scaling, from `TemperatureScaled.fit`; None leaves it out.
-        eps: of the input steps of ODIN and DOCTOR, in the units of the inputs.
-        sigma: of the noise votes, likewise.
-        votes: noise votes a sample; three cost a pass.
+        gamma: that of the profile they are compared with, in the space of the inputs.
+        temperature: for temperature scaling, from `TemperatureScaled.fit`; None leaves it out.
+        eps: size of the input steps of ODIN and DOCTOR, in the units of the inputs.
+        sigma: standard deviation of the noise votes, in the same units.
+        votes: noise votes per sample; three cost a pass.
         dropout: whether the network has dropout layers, for Monte-Carlo dropout.
+
+    Example:
+        >>> import torch, credibly as cr
+        >>> clf = cr.Classifier(torch.nn.Linear(4, 3))
+        >>> baselines = cr.baselines.all_baselines(gamma=10.0)
+        >>> baselines["max softmax"](clf, torch.zeros(2, 4)).shape
+        torch.Size([2])
     """
     found: dict[str, Baseline] = {
-        "max softmax": MaxSoftmax(),
-        "logit margin": LogitMargin(),
-        "negative entropy": NegativeEntropy(),
-        "max logit": MaxLogit(),
-        "max logit p-norm": MaxLogitPNorm(),
-        "energy": Energy(),
-        "GEN": GEN(),
-        "DOCTOR": Doctor(),
-        "DOCTOR with step": DoctorWithStep(eps=eps),
-        "DOCTOR beta with step": DoctorWithStep(doctor=Doctor(variant="beta"), eps=eps),
-        "ODIN": ODIN(eps=eps),
-        "credence ratio": CredenceRatio(),
-        "one gradient step": OneGradientStep(gamma=gamma),
-        "one Gauss-Newton step": OneGaussNewtonStep(gamma=gamma),
-        "noise vote": NoiseVote(sigma=sigma, votes=votes),
+        "max softmax": by_logits.MaxSoftmax(),
+        "logit margin": by_logits.LogitMargin(),
+        "negative entropy": by_logits.NegativeEntropy(),
+        "max logit": by_logits.MaxLogit(),
+        "max logit p-norm": by_logits.MaxLogitPNorm(),
+        "energy": by_logits.Energy(),
+        "GEN": by_logits.GEN(),
+        "DOCTOR": by_logits.Doctor(),
+        "DOCTOR with step": by_input.DoctorWithStep(eps=eps),
+        "DOCTOR beta with step": by_input.DoctorWithStep(
+            doctor=by_logits.Doctor(variant="beta"), eps=eps
+        ),
+        "ODIN": by_input.ODIN(eps=eps),
+        "credence ratio": by_logits.CredenceRatio(),
+        "one gradient step": by_input.OneGradientStep(gamma=gamma),
+        "one Gauss-Newton step": by_input.OneGaussNewtonStep(gamma=gamma),
+        "noise vote": by_input.NoiseVote(sigma=sigma, votes=votes),
     }
     if temperature is not None:
-        found["temperature scaling"] = TemperatureScaled(temperature=temperature)
+        found["temperature scaling"] = by_logits.TemperatureScaled(temperature=temperature)
     if dropout:
-        found["Monte-Carlo dropout"] = MonteCarloDropout()
+        found["Monte-Carlo dropout"] = by_input.MonteCarloDropout()
     return found

@@ -1,4 +1,4 @@
-"""One chunk of rows: read, solved, and turned into a table; a bad row costs only itself."""
+"""The rows of a run: one chunk at a time, and the first ones, which settle the weights."""
 
 from __future__ import annotations
 
@@ -14,28 +14,32 @@ from torch import Tensor
 
 from credibly.batch.report import FAILED, OUTSIDE, UNREADABLE
 from credibly.batch.shards import as_table
-from credibly.errors import CrediblyError, ModelError
+from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, ModelError
+from credibly.io.columns import naming_columns
 from credibly.io.sources import Source
-from credibly.model.bound import InSpace, bind
+from credibly.model.bind import bind
+from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only, undisturbed
-from credibly.model.inputs import enter, finite_rows
+from credibly.model.in_space import InSpace
 from credibly.model.space import Space
+from credibly.model.variable import Inputs
 from credibly.problem.fit_risk import FitRiskProblem
-from credibly.problem.weights import auto_gamma
+from credibly.problem.weights import auto_gamma, resolve_weights
 from credibly.profile.credibility import solved_profile
-from credibly.profile.files import metadata_of, to_pandas
+from credibly.profile.files import metadata_of
+from credibly.profile.parquet import to_pandas
 from credibly.profile.profile import Profile
 from credibly.solve.base import Solver
-from credibly.types import Bounds, per_sample
+from credibly.types import Bounds, finite_rows, per_sample
 
 AUTO_ROWS = 256
-"""Rows from the start of the data on which the model is checked and gamma='auto' is set."""
+"""Rows at the start of the data on which the model is checked and gamma='auto' is set."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What every chunk is solved with."""
+    """The settings that every chunk is solved with."""
 
     clf: Classifier
     source: Source
@@ -47,20 +51,20 @@ class Job:
 
 
 def solve_chunk(job: Job, first: int) -> Any:
-    """The table of the chunk that begins with row `first`."""
+    """Return the table of the chunk that begins with row `first`."""
     ids, x = job.source.read(first, min(first + job.chunk, len(job.source)))
     unread = ~finite_rows(x) & job.source.files
-    x, outside = prepared(job, x)
+    x, outside = prepare(job, x)
     failing = torch.zeros_like(outside)
     try:
-        profile = solved(job, x)
+        profile = solve(job, x)
     except Exception as error:  # a model may raise anything
-        failing = _failing_rows(job, x)
+        failing = _raising(partial(solve, job), x)
         working = _working_row(job) if bool(failing.any()) else None
         if working is None:
             raise _model_failed(first, len(x), error) from error
-        profile = _solved_without(job, x, failing, working, first)
-        failing &= finite_rows(x)  # the others have a status that says more
+        profile = _solve_without(job, x, failing, working, first)
+        failing &= finite_rows(x)  # the status of the others says more
     frame = to_pandas(profile)
     for rows, words in ((unread, UNREADABLE), (outside, OUTSIDE), (failing, FAILED)):
         frame.loc[rows.cpu().numpy(), "status"] = words
@@ -68,55 +72,88 @@ def solve_chunk(job: Job, first: int) -> Any:
     return table.replace_schema_metadata({"profile": metadata_of(profile.settings)["settings"]})
 
 
-def prepared(job: Job, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Inputs where and as the model wants them, NaN where they break the bounds, and which do."""
+def prepare(job: Job, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Move inputs to the model's device and precision; rows outside the bounds become NaN.
+
+    Returns the inputs and which rows lie outside (n,).
+    """
     x = x.to(device=job.clf.device, dtype=job.clf.dtype)
     outside = _outside(job, x) & finite_rows(x)
     return torch.where(per_sample(outside, x), torch.nan, x), outside
 
 
 def _outside(job: Job, x: Tensor) -> Tensor:
-    """Rows (n,) in which a value that may move breaks the bounds of the run or of the space."""
+    """Find the rows (n,) with a movable value outside the bounds of the run or of the space."""
     clf, bounds = job.clf, job.bounds
-    nobody = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    none = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     if clf.space is None and clf.module is None:
-        return nobody if bounds is None else ((x < bounds[0]) | (x > bounds[1])).flatten(1).any(1)
+        return none if bounds is None else ((x < bounds[0]) | (x > bounds[1])).flatten(1).any(1)
     space = clf.space or Space()
     if bounds is None and space.bounds is None:
-        return nobody
+        return none
     bare = copy(clf)
-    bare.space = dataclasses.replace(space, bounds=None)  # else one row outside would stop all
+    bare.space = dataclasses.replace(space, bounds=None)  # else one row outside would raise for all
     try:
         found = bind(bare, x)
-    except ModelError:  # a row on which the model raises; it is told apart when it is solved
-        return (
-            torch.cat([_outside(job, row) for row in torch.split(x, 1)]) if len(x) > 1 else nobody
-        )
+    except ModelError:  # the model raises on some row, which gets its status later
+        return torch.cat([_outside(job, row) for row in torch.split(x, 1)]) if len(x) > 1 else none
     assert isinstance(found, InSpace)  # noqa: S101  # as all that bind gives
     own = space.bounds_of(found.paths[0], tuple(found.shapes[0]))
-    low, high = (None, None) if own is None else (side.to(found.start) for side in own)
+    low, high = (None, None) if own is None else (side.to(found.values) for side in own)
     return dataclasses.replace(found.coordinates, low=low, high=high).outside(bounds)
 
 
-def solved(job: Job, x: Tensor, *, without: Tensor | None = None) -> Profile:
-    """The profile of a chunk, NaN for the rows `without`.
-
-    The model was looked at when the run began, not at every chunk.
-    """
-    clf, start = enter(job.clf, x)  # what moves is what the space or the module says
+def solve(job: Job, x: Tensor, *, without: Tensor | None = None) -> Profile:
+    """Solve a chunk; the rows `without` (n,) become NaN. The model was checked before."""
+    variable = bind(job.clf, x)
     if without is not None:
+        start = variable.start
         start = torch.where(per_sample(without, start), torch.nan, start)
-    with undisturbed(start) as x0:
-        weights = torch.tensor(job.weights, dtype=x0.dtype, device=x0.device)
-        problem = FitRiskProblem(clf, x0, weights, clf.limits(job.bounds))
+        variable = dataclasses.replace(variable, start=start)
+    with undisturbed(variable) as variable:
+        weights = torch.tensor(job.weights, dtype=x.dtype, device=x.device)
+        problem = FitRiskProblem(variable, weights, variable.limits(job.bounds))
         return solved_profile(problem, job.solver, chunk_size=job.chunk, bounds=job.bounds)
 
 
-def answered(clf: Classifier, x: Tensor) -> Tensor:
-    """The rows on which the model runs, to look at it by; the others get a status later.
+def find_weights(job: Job, gamma: Any, weights: Any) -> tuple[float, ...]:
+    """Check the model on the first rows, and find the weights of the classes."""
+    read = job.source.read(0, AUTO_ROWS)[1]
+    x, outside = prepare(job, read)
+    with undisturbed(Inputs(job.clf, x)) as rows:
+        x = _drop_failing(job.clf, rows.start)
+        variable = bind(job.clf, x)
+        with naming_columns(getattr(job.source, "columns", None)):
+            check_model(variable)
+        if weights is None and gamma == "auto":
+            _require_rows(job, read, outside)
+            gamma = _find_gamma(job.clf, x)
+        given = gamma if weights is None else None
+        return tuple(resolve_weights(variable, gamma=given, weights=weights).tolist())
 
-    All rows where it runs on no finite one: then the model is what is to be complained about.
-    """
+
+def _require_rows(job: Job, x: Tensor, outside: Tensor) -> None:
+    """Refuse to set gamma if unreadable files or the bounds leave no row for it."""
+    finite = finite_rows(x)
+    if job.source.files and not bool(finite.any()):
+        raise FileFormatError(
+            f"{job.source.path}: none of the first {len(x)} files can be read, so gamma cannot be "
+            "set from them. Replace them, or pass gamma as a number."
+        )
+    if bool(outside.any()) and not bool((finite & ~outside.cpu()).any()):
+        low, high = float(x[finite].min()), float(x[finite].max())
+        raise InvalidArgumentError(
+            "bounds",
+            expected="bounds that at least one of the first rows keeps, to set gamma from",
+            got=f"{job.bounds or 'those of the space'}; {int(outside.sum())} of the first {len(x)} "
+            f"rows lie outside (values from {low:.4g} to {high:.4g}), and no other can be used",
+            remedy="Widen the bounds, bring the inputs into them (--scale 255 for bytes), or pass "
+            "gamma as a number: such rows then get the status 'outside bounds'.",
+        )
+
+
+def _drop_failing(clf: Classifier, x: Tensor) -> Tensor:
+    """Return the rows on which the model runs; if it runs on none, all, to check it on them."""
     try:
         _run(clf, x if clf.module is not None else x[finite_rows(x)][:2])
     except Exception:  # noqa: BLE001  # a model may raise anything
@@ -126,15 +163,15 @@ def answered(clf: Classifier, x: Tensor) -> Tensor:
 
 
 def _run(clf: Classifier, x: Tensor) -> None:
-    """One forward, of the rows that are numbers."""
-    bound, start = enter(clf, x)  # a named module is found by running the model
-    finite = finite_rows(start)
+    """Run the model once on the finite rows."""
+    variable = bind(clf, x)  # a named module is found by running the model
+    finite = finite_rows(variable.start)
     if clf.module is None and bool(finite.any()):
-        losses_only(bound.select(finite), start[finite])
+        losses_only(variable.select(finite), variable.start[finite])
 
 
-def gamma_of(clf: Classifier, x: Tensor) -> float:
-    """The automatic gamma, by rows on which the model does not raise: those get a status later."""
+def _find_gamma(clf: Classifier, x: Tensor) -> float:
+    """Find the automatic gamma from the rows on which the model does not raise."""
     try:
         return auto_gamma(clf, x)
     except CrediblyError:
@@ -146,35 +183,30 @@ def gamma_of(clf: Classifier, x: Tensor) -> float:
         return auto_gamma(clf, torch.where(per_sample(failing, x), torch.nan, x))
 
 
-def _failing_rows(job: Job, x: Tensor) -> Tensor:
-    """Rows (n,) whose solve raises even alone; all is tried again, since this is rare."""
-    return _raising(partial(solved, job), x)
-
-
 def _raising(use: Callable[[Tensor], object], x: Tensor) -> Tensor:
-    """Rows (n,) on which `use` raises by itself."""
+    """Find the rows (n,) on which `use` raises, one at a time."""
     failing = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     for n in range(len(x)):
         try:
             use(x[n : n + 1])
-        except Exception:  # noqa: BLE001  # whatever it is, it is this row's
+        except Exception:  # noqa: BLE001  # a model may raise anything
             failing[n] = True
     return failing
 
 
 def _working_row(job: Job) -> Tensor | None:
-    """One of the first rows for which the model answers (1, ...); None: no row is to blame."""
-    x, _ = prepared(job, job.source.read(0, AUTO_ROWS)[1])
+    """Find one of the first rows that can be solved (1, ...), or None."""
+    x, _ = prepare(job, job.source.read(0, AUTO_ROWS)[1])
     for n in finite_rows(x).nonzero().flatten().tolist():
-        if not bool(_failing_rows(job, x[n : n + 1]).any()):
+        if not bool(_raising(partial(solve, job), x[n : n + 1]).any()):
             return x[n : n + 1]
     return None
 
 
-def _solved_without(job: Job, x: Tensor, failing: Tensor, working: Tensor, first: int) -> Profile:
-    """The same with a row that works in the place of those that do not, which stay NaN."""
+def _solve_without(job: Job, x: Tensor, failing: Tensor, working: Tensor, first: int) -> Profile:
+    """Solve with a working row in the place of the failing ones, which become NaN."""
     try:
-        return solved(job, torch.where(per_sample(failing, x), working, x), without=failing)
+        return solve(job, torch.where(per_sample(failing, x), working, x), without=failing)
     except Exception as error:
         raise _model_failed(first, len(x), error) from error
 
@@ -184,6 +216,5 @@ def _model_failed(first: int, count: int, error: Exception) -> ModelError:
     return ModelError(
         f"the model failed on rows {first} to {first + count - 1} with "
         f"{type(error).__name__}: {reason}",
-        remedy="Rows finished before are kept. Try a smaller chunk_size (--chunk-size) if memory "
-        "ran out.",
+        remedy="Finished rows are kept. Try a smaller chunk_size (--chunk-size) if memory ran out.",
     )

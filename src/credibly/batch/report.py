@@ -1,4 +1,4 @@
-"""How a run over many rows went."""
+"""The summary of a run over many rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from credibly.solve.status import Status
-from credibly.types import shortest_repr
+from credibly.types import CPU, shortest_repr
 
 OUTSIDE = "outside bounds"
 """Status of a row that breaks the bounds itself; its profile is NaN."""
@@ -17,7 +17,7 @@ FAILED = "model failed"
 """Status of a row on which the model raises an exception; its profile is NaN."""
 
 UNREADABLE = "unreadable file"
-"""Status of a row whose own file could not be read; its profile is NaN."""
+"""Status of a row whose file cannot be read; its profile is NaN."""
 
 _SOLVED = [status.label for status in Status if status.usable]
 
@@ -31,14 +31,14 @@ _ADVICE = {status.label: status.advice for status in Status} | {
 
 @dataclass(frozen=True)
 class ScoreReport:
-    """How a run went.
+    """The summary of a run.
 
     Attributes:
         path: the Parquet file.
         rows: how many it has.
         resumed: rows that an earlier, interrupted run had finished.
         statuses: how many rows ended in which status.
-        gamma: the number in use, also where it was 'auto'; None for weights of their own.
+        gamma: the number in use, also for 'auto'; None if the weights differ.
         seconds: time of this run.
         unchanged: share of the solved rows whose most credible class is the predicted one.
         distances: |x+ - x0| of the solved rows, the median and the largest.
@@ -55,13 +55,13 @@ class ScoreReport:
 
     @property
     def has_profiles(self) -> bool:
-        """Whether any row has numbers; without a gradient they are those of the input itself."""
+        """Whether any row has numbers; without a gradient they are those of the input."""
         return bool({*_SOLVED, Status.NO_GRADIENT.label} & {*self.statuses})
 
     def summary(self) -> str:
-        """A few lines a person reads."""
+        """Return a few lines to print."""
         gamma = None if self.gamma is None else shortest_repr(self.gamma)
-        weights = "weights of their own" if gamma is None else f"gamma {gamma}"
+        weights = "weights per class" if gamma is None else f"gamma {gamma}"
         fresh = max(self.rows - self.resumed, 0)
         speed = f", {fresh / self.seconds:.3g} rows/s" if fresh and self.seconds > 0 else ""
         lines = [f"{self.rows} rows in {self.path}, {weights}"]
@@ -76,10 +76,10 @@ class ScoreReport:
 
 
 def movement(path: Path) -> tuple[float | None, tuple[float, float] | None]:
-    """What the trade-off did to the solved rows of a file: `unchanged` and `distances`."""
+    """Compute `unchanged` and `distances` of the solved rows of a file."""
     from pyarrow import parquet
 
-    kept, risks = 0, [torch.empty(0, dtype=torch.float64)]
+    kept, risks = 0, [torch.empty(0, dtype=torch.float64, device=CPU)]
     columns = ["status", "predicted", "most_credible", "risk"]
     with parquet.ParquetFile(path) as file:
         for batch in file.iter_batches(columns=columns):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from typer.core import TyperCommand, TyperGroup
 
-from credibly.cli.commands import Command, Group
+from credibly.cli.console import print_error, print_text
 from credibly.cli.decide import decide
 from credibly.cli.demo import demo
 from credibly.cli.env import env
@@ -22,6 +21,25 @@ from credibly.errors import CrediblyError
 from credibly.version import __version__
 
 
+class _PlainFlags:
+    """Shows flags without the type <bool> in the help: they take no value."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        base: Any = super()
+        for parameter in base.get_params(ctx):
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        base.format_help(ctx, formatter)
+
+
+class _Command(_PlainFlags, TyperCommand):
+    pass
+
+
+class _Group(_PlainFlags, TyperGroup):
+    pass
+
+
 class _App(typer.Typer):
     """Turns the package's own errors into one line and exit code 2."""
 
@@ -29,11 +47,7 @@ class _App(typer.Typer):
         try:
             return super().__call__(*args, **kwargs)
         except CrediblyError as error:
-            Console(stderr=True).print(
-                f"[bold red]error:[/] {escape(as_options(str(error)))}",
-                highlight=False,
-                soft_wrap=True,
-            )
+            print_error(f"error: {as_options(str(error))}", "red")
             sys.exit(2)
 
 
@@ -41,21 +55,16 @@ app = _App(
     name="credibly",
     help="How much should you trust this prediction?",
     no_args_is_help=True,
-    cls=Group,
+    cls=_Group,
     pretty_exceptions_enable=False,
 )
-app.command(cls=Command)(demo)
-app.command(cls=Command)(sample)
-app.command(cls=Command)(inspect)
-app.command(cls=Command)(score)
-app.command(cls=Command)(decide)
-app.command(cls=Command)(evaluate)
-app.command(cls=Command)(env)
+for command in (demo, sample, inspect, score, decide, evaluate, env):
+    app.command(cls=_Command)(command)
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001  # the signature typer calls
     if wanted:
-        Console().print(f"credibly {__version__}")
+        print_text(f"credibly {__version__}")
         raise typer.Exit
 
 

@@ -1,4 +1,4 @@
-"""`credibly decide`: what a rule that was saved says of the profiles that `score` wrote."""
+"""`credibly decide`: apply a saved rule to the profiles that `score` wrote."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from rich.console import Console
 
 from credibly.cli import options as o
 from credibly.errors import FileFormatError, OutputError
-from credibly.io.whole_files import whole_file
 
 if TYPE_CHECKING:
-    from credibly.decide.rules import Answers
+    from credibly.decide.rule import Answers
 
 Columns = Mapping[str, list[Any]]
 
@@ -39,28 +38,30 @@ def decide(
         bool, typer.Option("--overwrite", help="Replace a finished output.")
     ] = False,
 ) -> None:
-    """Decide every row of PROFILES by a rule that was made and saved in Python."""
-    from credibly.decide.rules import answers, load_rule
-    from credibly.profile.parquet import read_parquet
+    """Decide about every row of PROFILES by a rule that was saved in Python."""
+    from credibly.decide.rules import load_rule
+    from credibly.profile.profile import Profile
 
     _check(profiles, rule, out, overwrite=overwrite)
     with o.plain_warnings():
         loaded = load_rule(rule)
-        profile = read_parquet(profiles)
+        profile = Profile.from_parquet(profiles)
         ids, statuses = _ids_and_statuses(profiles)
-        found = answers(loaded, profile)
+        found = loaded.answers(profile)
     names = [profile.class_name(k) for k in range(profile.credence.shape[1])]
     columns = _columns(found, names, ids.to_pylist(), statuses)
-    if out.suffix.lower() == ".csv":
-        _write_whole(out, lambda path: _write_csv(path, columns))
-    else:
-        table = _as_table(columns, ids.type, _metadata(rule, profiles))
-        _write_whole(out, lambda path: _write_parquet(path, table))
+    from credibly.io.files import whole_file  # it loads torch
+
+    with whole_file(out) as place:
+        if out.suffix.lower() == ".csv":
+            _write_csv(place, columns)
+        else:
+            _write_parquet(place, _as_table(columns, ids.type, _metadata(rule, profiles)))
     _print(found, statuses, f"{rule.name} ({type(loaded).__name__})", out)
 
 
 def _check(profiles: Path, rule: Path, out: Path, *, overwrite: bool) -> None:
-    """What can be said before anything is read."""
+    """Check the names of the files before anything is read."""
     if not profiles.exists():
         raise FileFormatError(f"{profiles}: no such file. `credibly score` writes it.")
     if out.suffix.lower() not in (".csv", ".parquet"):
@@ -75,7 +76,7 @@ def _check(profiles: Path, rule: Path, out: Path, *, overwrite: bool) -> None:
         return
     for source in (profiles, rule):
         if source.exists() and out.samefile(source):
-            raise OutputError(f"{out} is the file that is read", remedy="Choose another name.")
+            raise OutputError(f"{out} is a file that is read", remedy="Choose another name.")
     if not overwrite:
         raise OutputError(
             f"{out} exists already", remedy="Choose another name, or replace it with --overwrite."
@@ -83,7 +84,7 @@ def _check(profiles: Path, rule: Path, out: Path, *, overwrite: bool) -> None:
 
 
 def _ids_and_statuses(path: Path) -> tuple[Any, list[str]]:
-    """Ids, or row numbers where there are none, and how each row ended, in the file's words."""
+    """Ids (row numbers where there are none) and the status of each row."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -108,7 +109,7 @@ def _columns(found: Answers, names: list[str], ids: list[Any], statuses: list[st
 
 
 def _metadata(rule: Path, profiles: Path) -> dict[str, str]:
-    """What the decisions were made by, so that they can be traced."""
+    """The rule and the settings of the profiles, so that decisions can be traced."""
     from pyarrow import parquet
 
     made = parquet.read_schema(profiles).metadata or {}
@@ -122,7 +123,7 @@ def _metadata(rule: Path, profiles: Path) -> dict[str, str]:
 
 
 def _as_table(columns: Columns, ids: Any, metadata: dict[str, str]) -> Any:
-    """An Arrow table whose types do not depend on what the rows hold."""
+    """An Arrow table whose types do not depend on the rows."""
     import pyarrow as pa
 
     kinds = {
@@ -154,22 +155,10 @@ def _write_csv(path: Path, columns: Columns) -> None:
 
 
 def _cell(value: object) -> object:
-    """Empty where there is nothing; a set as a JSON list, since names may hold any sign."""
+    """Empty for a missing value; a set as a JSON list, since names may contain any character."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
-
-
-def _write_whole(out: Path, write: Any) -> None:
-    """Write the file whole or not at all."""
-    try:
-        with whole_file(out) as place:
-            write(place)
-    except OSError as error:
-        raise OutputError(
-            f"{out} cannot be written: {error.strerror or error}",
-            remedy="Choose another place, or make room.",
-        ) from error
 
 
 def _print(found: Answers, statuses: list[str], rule: str, out: Path) -> None:

@@ -1,17 +1,14 @@
-"""`credibly demo`: the main job on the embedded sample, for people with a minute."""
+"""`credibly demo`: profiles of the embedded sample, and a page about them."""
 
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import Progress, TaskID
-from rich.table import Table
+
+from credibly.cli.console import print_table, print_text, show_progress
 
 if TYPE_CHECKING:
     from credibly.report.demo_page import DemoResults
@@ -36,18 +33,21 @@ def demo(
     from credibly.report.extras import require_report_extra
 
     require_report_extra()
-    console = Console(highlight=False)
-    console.print(
-        "[bold]How much should you trust this prediction?[/]\n"
+    from credibly.report import demo_page
+
+    print_text(
         f"Solving credibility profiles of {images} Fashion-MNIST test images "
         "on a small residual network, for three values of gamma.\n"
     )
     results = _solve(images)
-    _print(console, results)
+    print_table(demo_page.coverage_table(results))
+    print_text(f"{demo_page.NOTE}\n")
+    print_table(demo_page.extremes_table(results))
+    print_text(results.profile.summary())
+    total = sum(results.seconds.values())
+    print_text(f"  {total:.0f} s for three gamma, {results.cost()}")
     page = _write(out, results, pictures=pictures)
-    console.print(
-        f"\nPage: [bold]{escape(str(page))}[/]  (open it in a browser; everything is inside)"
-    )
+    print_text(f"\nPage: {page}  (open it in a browser; it needs no other file)")
 
 
 def _solve(images: int) -> DemoResults:
@@ -61,11 +61,9 @@ def _solve(images: int) -> DemoResults:
     sample = load_sample()
     clf = Classifier(sample.net, classes=sample.classes)
     x, profiles, seconds = sample.images[:images], {}, {}
-    with Progress(transient=True) as bar:
-        for gamma in GAMMAS:
-            task = bar.add_task(f"gamma {gamma:g}", total=1.0)
+    for gamma in GAMMAS:
+        with show_progress(f"gamma {gamma:g}", images, "images") as tick:
             start = time.perf_counter()
-            tick = partial(_tick, bar, task)
             profiles[gamma] = credibility(clf, x, gamma=gamma, progress=tick)
             seconds[gamma] = time.perf_counter() - start
     return DemoResults(
@@ -74,56 +72,15 @@ def _solve(images: int) -> DemoResults:
     )  # fmt: skip
 
 
-def _tick(bar: Progress, task: TaskID, share: float) -> None:
-    bar.update(task, completed=share)
-
-
-def _print(console: Console, results: DemoResults) -> None:
-    table = Table(title="Accuracy when answering only the most trusted share")
-    table.add_column("share answered")
-    curves = results.curves()
-    for name in curves:
-        table.add_column(name, justify="right")
-    for share in (1.0, 0.9, 0.8, 0.7, 0.5):
-        table.add_row(f"{share:.0%}", *(f"{curve.at(share):.1%}" for curve in curves.values()))
-    console.print(table)
-    console.print(results.verdict() + "\n")
-    _print_extremes(console, results)
-    console.print(results.profile.summary(), markup=False)
-    total = sum(results.seconds.values())
-    console.print(f"  {total:.0f} s for three gamma, {results.cost()}")
-
-
-def _print_extremes(console: Console, results: DemoResults) -> None:
-    from credibly.decide import scores
-
-    trust, profile = scores.predicted_ratio(results.profile), results.profile
-    table = Table(title="The most and the least credible predictions")
-    for column in ("image", "predicted", "truth", "softmax", "most credible at x+", "trust"):
-        table.add_column(
-            column, justify="right" if column in ("image", "softmax", "trust") else "left"
-        )
-    most, least = results.extremes()
-    for n in [*most[:4], *least[:4]]:
-        predicted = int(results.predicted[n])
-        table.add_row(
-            str(n),
-            profile.class_name(predicted),
-            profile.class_name(int(results.labels[n])),
-            f"{float(profile.credence[n].max().exp()):.1%}",
-            profile.class_name(int(profile.credibility[n].argmax())),
-            f"{float(trust[n]):.3f}",
-        )
-    console.print(table)
-
-
 def _write(out: Path, results: DemoResults, *, pictures: bool) -> Path:
+    from credibly.io.files import writing
     from credibly.report import demo_page
 
-    out.mkdir(parents=True, exist_ok=True)
     page, images = out / "index.html", demo_page.pictures(results)
-    page.write_text(demo_page.render(results, images), encoding="utf-8")
-    for name, image in images.items() if pictures else ():
-        (out / f"{name}.png").write_bytes(image)
-    results.profile.save(out / "profiles.safetensors")
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        page.write_text(demo_page.render(results, images), encoding="utf-8")
+        for name, image in images.items() if pictures else ():
+            (out / f"{name}.png").write_bytes(image)
+        results.profile.save(out / "profiles.safetensors")
     return page

@@ -1,4 +1,4 @@
-"""`credibly env`: what an issue report needs."""
+"""`credibly env`: what a bug report needs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-from rich.console import Console
+from credibly.cli.console import print_text
 
 PACKAGES = (
     "credibly", "torch", "numpy", "safetensors", "typer", "rich", "matplotlib", "jinja2",
@@ -18,16 +18,15 @@ def env() -> None:
     """Print versions and hardware, to paste into an issue."""
     import torch
 
-    console = Console(highlight=False)
-    console.print(
-        f"python: {platform.python_version()} on {platform.system()} {platform.machine()}"
-    )
-    for package in PACKAGES:
-        console.print(f"{package}: {_version(package)}")
-    console.print(f"threads: {torch.get_num_threads()} of {os.cpu_count()} cores")
-    console.print(f"cuda: {torch.version.cuda or 'not in this build of torch'}")
-    for number in range(torch.cuda.device_count()):
-        console.print(f"device {number}: {torch.cuda.get_device_name(number)}")
+    devices = range(torch.cuda.device_count())
+    lines = [
+        f"python: {platform.python_version()} on {platform.system()} {platform.machine()}",
+        *(f"{package}: {_version(package)}" for package in PACKAGES),
+        f"threads: {torch.get_num_threads()} of {os.cpu_count()} cores",
+        f"cuda: {torch.version.cuda or 'not in this build of torch'}",
+        *(f"device {number}: {torch.cuda.get_device_name(number)}" for number in devices),
+    ]
+    print_text("\n".join(lines))
 
 
 def _version(package: str) -> str:

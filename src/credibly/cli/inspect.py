@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from typing import TYPE_CHECKING, Literal
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, Literal
 
 from credibly.cli import options as o
+from credibly.cli.console import duration, print_table, print_text
 from credibly.cli.spread import spread
 from credibly.errors import CrediblyWarning, ModelError
+from credibly.report.tables import Table
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from credibly.io.models import LoadedClassifier
-    from credibly.io.sources import Ids, Source
+    from credibly.io.sources import Source
     from credibly.model.classifier import Classifier
     from credibly.types import Bounds
 
-SHOWN = 8
-"""Classes that are named, the most frequent ones."""
-
-LEAST_OF_BYTES = {3: 16.0, 4: 1.5}
-"""By dimensions, a largest value that pixels of 0 to 1 hardly have; three may also be sequences."""
-
-TRIED = 16
-"""Rows that are solved for an estimate of passes and time."""
+SHOWN = 8  # classes that are named, the most frequent ones
+TRIED = 16  # rows that are solved to estimate passes and time
+LEAST_OF_BYTES = {3: 16.0, 4: 1.5}  # by dimensions; above it values are hardly in [0, 1]
 
 
 @spread()
@@ -42,50 +35,39 @@ def inspect(
     of_model: o.ModelOptions,
     of_data: o.DataOptions,
 ) -> None:
-    """Say what MODEL is; with DATA, check the model on it and estimate the cost of `score`."""
+    """Describe MODEL; with DATA, check the model on it and estimate the cost of `score`."""
     from credibly.batch.chunks import AUTO_ROWS
 
-    console = Console(highlight=False)
     with o.plain_warnings() as shown:
         loaded = of_model.load(model)
-        _print(console, "model", _about_model(loaded))
+        clf = loaded.classifier
+        print_table(Table.of_facts(_about_model(loaded), "model"))
         if data is None:
-            console.print("Name a file of inputs, too, and the model is checked on it.")
+            print_text("Name a file of inputs, too, to check the model on it.")
             return
-        source = of_data.open(data).for_model(loaded.classifier)
+        source = of_data.open(data).for_model(clf)
         ids, x = source.read(0, AUTO_ROWS)
-        order = _about_order(loaded.classifier, source)
-        _print(console, "data", {**_about_data(source, ids), **order, "values": _about_values(x)})
-        _compare_spreads(loaded.classifier, x)
-        tried = _tried(loaded.classifier, source, o.as_gamma(gamma), bounds)
-        answers = _about_answers(loaded.classifier, x)
-        checks = f"passed{_counted(len(shown))}"
-        _print(console, "score", {"checks": checks, **answers, **tried})
+        print_table(Table.of_facts(_about_data(clf, source, list(ids[:3]), x), "data"))
+        _warn_of_spreads(clf, x)
+        tried = _try(clf, source, o.as_gamma(gamma), bounds)
+        answers = _about_answers(clf, x)
+        counted = f", {len(shown)} warning{'s'[: len(shown) > 1]}" if shown else ""
+        print_table(Table.of_facts({"checks": f"passed{counted}", **answers, **tried}, "score"))
 
 
-def _print(console: Console, title: str, facts: dict[str, str]) -> None:
-    table = Table(box=None, show_header=False, title=title, title_justify="left")
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts.items():
-        table.add_row(name, Text(value))
-    console.print(table)
-
-
-def _about_model(loaded: LoadedClassifier) -> dict[str, str]:
+def _about_model(loaded: LoadedClassifier) -> dict[str, object]:
     from torch import nn
 
     clf = loaded.classifier
-    facts = {"kind": loaded.kind, "what": loaded.description}
+    facts: dict[str, object] = {"kind": loaded.kind, "what": loaded.description}
     if isinstance(clf.net, nn.Module):
         parts = sum(1 for module in clf.net.modules() if next(module.children(), None) is None)
+        exported = loaded.kind == "torch.export"
         facts |= {
             "parameters": f"{sum(p.numel() for p in clf.net.parameters()):,}",
-            "modules": str(parts),
-            "mode": _mode(clf),
+            "modules": parts,
+            "mode": "as it was exported" if exported else _mode(clf, clf.net),
         }
-    if loaded.kind == "torch.export":
-        facts["mode"] = "as it was exported"
     names = clf.classes
     return {
         **facts,
@@ -93,20 +75,17 @@ def _about_model(loaded: LoadedClassifier) -> dict[str, str]:
         "outputs": clf.outputs,
         "loss": repr(clf.loss),
         "precision": str(clf.dtype or "as the inputs").removeprefix("torch."),
-        "device": str(clf.device or "as the inputs"),
+        "device": clf.device or "as the inputs",
         "fingerprint": loaded.fingerprint,
         **{f"note {number}": note for number, note in enumerate(loaded.notes, 1)},
     }
 
 
-def _mode(clf: Classifier) -> str:
-    """Training or evaluation; a wrapper around a network is often in the other mode, in vain."""
-    from torch import nn
-
+def _mode(clf: Classifier, net: Any) -> str:
+    """Training or evaluation; a wrapper in training mode alone changes nothing."""
     from credibly.model.batches import check_evaluation_mode
 
-    assert isinstance(clf.net, nn.Module)  # noqa: S101  # asked only of modules
-    if not any(module.training for module in clf.net.modules()):
+    if not any(module.training for module in net.modules()):
         return "evaluation"
     try:
         check_evaluation_mode(clf)
@@ -115,111 +94,86 @@ def _mode(clf: Classifier) -> str:
     return "evaluation (some parts are in training mode, but no dropout and no batch norm)"
 
 
-def _about_data(source: Source, ids: Ids) -> dict[str, str]:
-    facts = {name: _words(value) for name, value in source.describe().items()}
-    return {**facts, "first ids": _words(ids[:3]), "fingerprint": source.fingerprint()}
-
-
-def _about_order(clf: Classifier, source: Source) -> dict[str, str]:
-    """Whose order the columns of a table have: a wrong one is noticed by nobody but the reader."""
+def _about_data(clf: Classifier, source: Source, ids: list[Any], x: Tensor) -> dict[str, object]:
+    """Also the order of columns and the range of values, which can be wrong without an error."""
     from credibly.model.tables import column_names
 
-    if "columns" not in source.options():
-        return {}
-    named = column_names(clf) is not None
-    return {"order": "of the model, by name" if named else "of the file: the model knows no names"}
-
-
-def _about_values(x: Tensor) -> str:
-    """The range of the inputs; images that nobody divided by 255 give a warning."""
+    facts = {**source.describe(), "first ids": ids, "fingerprint": source.fingerprint()}
+    if "columns" in source.options():
+        named = column_names(clf) is not None
+        facts["order"] = "of the model, by name" if named else "of the file: the model has no names"
     finite = x[x.isfinite()]
     if not len(finite):
-        return "none is a number"
+        return {**facts, "values": "no numbers"}
     low, high = float(finite.min()), float(finite.max())
     if low >= 0 and LEAST_OF_BYTES.get(x.dim(), 255) < high <= 255:
-        warnings.warn(
-            f"values reach {high:.4g}: the model may expect 0 to 1 (--scale 255 divides them)",
-            CrediblyWarning,
-            stacklevel=2,
-        )
-    return f"{low:.4g} to {high:.4g} in the first {len(x)} rows"
+        _warn(f"values reach {high:.4g}: the model may expect 0 to 1 (--scale 255 divides them)")
+    return {**facts, "values": f"{low:.4g} to {high:.4g} in the first {len(x)} rows"}
 
 
-def _compare_spreads(clf: Classifier, x: Tensor) -> None:
-    """Warn of columns in units so unlike that a movement is one of the smallest unit alone."""
+def _warn_of_spreads(clf: Classifier, x: Tensor) -> None:
+    """Warn of columns in such different units that only the smallest ones move."""
+    from credibly.model.frames import unlike_spreads
+
     if x.dim() != 2 or clf.space is not None or clf.module is not None:
         return
-    from credibly.model.tables import unlike_spreads
-
     unlike = unlike_spreads(x)
     if unlike is not None:
-        warnings.warn(
+        _warn(
             f"columns spread by {unlike[0]:.3g} to {unlike[1]:.3g}: distances are in the units of "
-            "the file, so that columns of large units hardly move. A factory that returns a "
-            "Classifier with space=Space.standardised(x) measures them alike "
-            "(docs/command-line.md, Units)",
-            CrediblyWarning,
-            stacklevel=2,
+            "the file, so columns with large units hardly move. A factory that returns a "
+            "Classifier with space=Space.standardised(x) measures them on one scale "
+            "(docs/command-line.md, Units)"
         )
 
 
-def _about_answers(clf: Classifier, x: Tensor) -> dict[str, str]:
-    """What the model says of the first rows: all of one class, or never sure, is worth a look."""
+def _warn(text: str) -> None:
+    warnings.warn(text, CrediblyWarning, stacklevel=3)
+
+
+def _about_answers(clf: Classifier, x: Tensor) -> dict[str, object]:
+    """The predictions for the first rows: look twice if they are all one class, or never sure."""
     import torch
 
+    from credibly.model.bind import bind
     from credibly.model.derivatives import losses_only
-    from credibly.model.inputs import enter, finite_rows
     from credibly.model.losses import CrossEntropy
+    from credibly.types import finite_rows
 
     usable = x[finite_rows(x)].to(device=clf.device, dtype=clf.dtype)
     if not len(usable):
         return {}
     try:
-        losses = torch.cat([losses_only(*enter(clf, part)) for part in torch.split(usable, 64)])
+        parts = [bind(clf, part) for part in torch.split(usable, 64)]
+        losses = torch.cat([losses_only(part, part.start) for part in parts])
     except Exception as error:  # noqa: BLE001  # a model may raise anything; `score` goes on
         return {"predicted": f"the model fails on some of these rows ({type(error).__name__})"}
     counts = Counter(losses.argmin(1).tolist())
     named = ", ".join(f"{clf.class_name(k)}: {count}" for k, count in counts.most_common(SHOWN))
     more = f", {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
-    facts = {"predicted": f"{named}{more}; {len(counts)} of {losses.shape[1]} classes"}
+    facts: dict[str, object] = {
+        "predicted": f"{named}{more}; {len(counts)} of {losses.shape[1]} classes"
+    }
     if isinstance(clf.loss, CrossEntropy):
         largest = (-losses.amin(1)).exp().median()
-        facts["softmax"] = f"{float(largest):.3g} in the median, of the predicted class"
+        facts["softmax"] = f"{float(largest):.3g} for the predicted class (median)"
     return facts
 
 
-def _counted(warned: int) -> str:
-    return f", {warned} warning{'s'[: warned > 1]}" if warned else ""
-
-
-def _words(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value[:12])) + (", ..." if len(value) > 12 else "")
-    return "-" if value in (None, "") else str(value)
-
-
-def _tried(
+def _try(
     clf: Classifier, source: Source, gamma: float | Literal["auto"], bounds: Bounds | None
-) -> dict[str, str]:
-    """Check the model and solve a few rows: what `score` would do to all of them."""
+) -> dict[str, object]:
+    """Check the model and solve a few rows, to estimate what `score` would cost."""
     from credibly.batch.score import first_look
 
     look, took = first_look(clf, source, gamma=gamma, bounds=bounds, rows=TRIED)
-    seconds = took / len(look)
-    usable = look.passes[look.usable]
-    passes = f"{float(usable.median()):.0f} in the median" if len(usable) else "none was solved"
+    seconds, usable = took / len(look), look.passes[look.usable]
+    passes = f"{float(usable.median()):.0f} (median)" if len(usable) else "none was solved"
     kind = "set by the first rows" if gamma == "auto" else "as given"
     return {
-        "classes": str(look.credibility.shape[1]),
+        "classes": look.credibility.shape[1],
         "gamma": f"{look.settings.weights_in_words().removeprefix('gamma ')}, {kind}",
-        "passes a row": f"{passes}, of {len(look)} rows tried",
-        "time": f"about {_duration(seconds * len(source))} for {len(source)} rows "
-        f"({float(f'{1000 * seconds:.3g}'):g} ms a row here; larger chunks are usually quicker)",
+        "passes per row": f"{passes}, of {len(look)} rows tried",
+        "time": f"about {duration(seconds * len(source))} for {len(source)} rows "
+        f"({float(f'{1000 * seconds:.3g}'):g} ms per row here; larger chunks are usually quicker)",
     }
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{float(f'{seconds:.2g}'):g} s"  # two digits, and 100 instead of 1e+02

@@ -1,4 +1,4 @@
-"""Options that the commands share, and how words become settings."""
+"""Options that commands share, and messages in terms of options."""
 
 from __future__ import annotations
 
@@ -9,19 +9,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 
+from credibly.cli.console import print_error
 from credibly.errors import CrediblyWarning, InvalidArgumentError
 
 if TYPE_CHECKING:
     from credibly.io.models import LoadedClassifier
     from credibly.io.sources import Source
 
-_MODEL = "The model"
-_DATA = "The data"
+
+def _model(help: str, *names: str) -> Any:  # noqa: A002  # typer's word
+    return typer.Option(*names, help=help, rich_help_panel="The model")
+
+
+def _data(help: str, *names: str, **more: Any) -> Any:  # noqa: A002
+    return typer.Option(*names, help=help, rich_help_panel="The data", **more)
+
 
 Model = Annotated[
     str,
@@ -32,116 +38,60 @@ Model = Annotated[
 ]
 Data = Annotated[Path, typer.Argument(help="File or folder of inputs.")]
 MaybeData = Annotated[Path | None, typer.Argument(help="File or folder of inputs.")]
-Weights = Annotated[
-    Path | None,
-    typer.Option(help="Weights (.safetensors) for the module.", rich_help_panel=_MODEL),
-]
-Outputs = Annotated[
-    Literal["logits", "probabilities"] | None,
-    typer.Option(help="What the model returns; logits by default.", rich_help_panel=_MODEL),
-]
-Loss = Annotated[
-    str | None,
-    typer.Option(
-        help="cross_entropy, logistic, hinge or one_versus_rest_hinge.", rich_help_panel=_MODEL
-    ),
-]
-Classes = Annotated[
-    str | None,
-    typer.Option(
-        help="Names of the classes, separated by commas, or a text file of a name a line.",
-        rich_help_panel=_MODEL,
-    ),
-]
-Preprocess = Annotated[
-    str | None,
-    typer.Option(help="module:attribute of a function of a batch.", rich_help_panel=_MODEL),
-]
-Dtype = Annotated[
-    Literal["float32", "float64"] | None,
-    typer.Option(help="Precision to convert the model to.", rich_help_panel=_MODEL),
-]
-Device = Annotated[
-    str | None, typer.Option(help="Where to compute: cpu, cuda, ...", rich_help_panel=_MODEL)
-]
-Trust = Annotated[
-    list[str] | None,
-    typer.Option(help="A type that a .skops file may hold. Repeatable.", rich_help_panel=_MODEL),
-]
-UnsafePickle = Annotated[
-    bool,
-    typer.Option(
-        "--unsafe-pickle",
-        help="Open .pkl, .pickle, .joblib and .pt2 files. THIS EXECUTES CODE in the file: whoever "
-        "made it can do anything you can. Only for files you trust.",
-        rich_help_panel=_MODEL,
-    ),
-]
-Key = Annotated[
-    str | None,
-    typer.Option(help="Array of an .npz or .safetensors file.", rich_help_panel=_DATA),
-]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option(help="Feature columns of a table, by commas.", rich_help_panel=_DATA),
-]
-Drop = Annotated[
-    list[str] | None,
-    typer.Option(help="Columns that are no features, by commas.", rich_help_panel=_DATA),
-]
-Id = Annotated[
-    str | None,
-    typer.Option("--id", help="Column that names the rows.", rich_help_panel=_DATA),
-]
-Scale = Annotated[
-    float | None,
-    typer.Option(help="Divide arrays by this, e.g. 255 for bytes.", rich_help_panel=_DATA),
-]
-Size = Annotated[
-    str | None,
-    typer.Option(help="Resize images: HEIGHTxWIDTH or one number.", rich_help_panel=_DATA),
-]
-Mode = Annotated[
-    Literal["grey", "rgb"] | None,
-    typer.Option(help="Take images as grey or rgb.", rich_help_panel=_DATA),
-]
-Limit = Annotated[
-    int | None, typer.Option(min=1, help="Only the first rows.", rich_help_panel=_DATA)
-]
 Gamma = Annotated[
     str,
-    typer.Option(help="How dear it is to move the input: a number, or 'auto'."),
+    typer.Option(metavar="NUMBER|auto", help="Cost of moving the input: a number, or 'auto'."),
 ]
 BoundsPair = Annotated[
     tuple[float, float] | None,
-    typer.Option(metavar="LOW HIGH", help="Smallest and largest value of a feature."),
+    typer.Option(metavar="LOW HIGH", help="Smallest and largest value of a feature: 0 1."),
 ]
 Effort = Annotated[
     float,
     typer.Option(
-        metavar="NUMBER",
-        help="Scales the length of a solve: 0.5 is quicker, 4 goes a little lower.",
+        metavar="NUMBER", help="Length of a solve: 0.5 is quicker, 4 finds slightly lower minima."
     ),
 ]
 ChunkSize = Annotated[int, typer.Option(min=1, help="Rows solved at a time.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a finished output.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """What a command asks about the model."""
+    """Options about the model."""
 
-    weights: Weights = None
-    outputs: Outputs = None
-    loss: Loss = None
-    classes: Classes = None
-    preprocess: Preprocess = None
-    dtype: Dtype = None
-    device: Device = None
-    trust: Trust = None
-    unsafe_pickle: UnsafePickle = False
+    weights: Annotated[Path | None, _model("Weights (.safetensors) for the module.")] = None
+    outputs: Annotated[
+        Literal["logits", "probabilities"] | None,
+        _model("What the model returns; logits by default."),
+    ] = None
+    loss: Annotated[
+        str | None, _model("cross_entropy, logistic, hinge or one_versus_rest_hinge.")
+    ] = None
+    classes: Annotated[
+        str | None, _model("Names of the classes, separated by commas, or a file of one per line.")
+    ] = None
+    preprocess: Annotated[
+        str | None, _model("module:attribute of a function that is applied to each batch.")
+    ] = None
+    dtype: Annotated[
+        Literal["float32", "float64"] | None, _model("Precision to convert the model to.")
+    ] = None
+    device: Annotated[str | None, _model("Where to compute: cpu, cuda, ...")] = None
+    trust: Annotated[
+        list[str] | None, _model("A type that a .skops file may hold. Repeatable.")
+    ] = None
+    unsafe_pickle: Annotated[
+        bool,
+        _model(
+            "Open .pkl, .pickle, .joblib and .pt2 files. THIS EXECUTES CODE in the file, with "
+            "your rights. Only for files you trust.",
+            "--unsafe-pickle",
+        ),
+    ] = False
 
     def load(self, spec: str) -> LoadedClassifier:
-        """The model that the options describe; modules in the working folder can be named."""
+        """Load the model; modules in the working folder are found."""
         import torch
 
         from credibly.io.models import load_classifier
@@ -163,19 +113,23 @@ class ModelOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
-    """What a command asks about the data."""
+    """Options about the data."""
 
-    key: Key = None
-    columns: Columns = None
-    drop: Drop = None
-    id_column: Id = None
-    scale: Scale = None
-    size: Size = None
-    mode: Mode = None
-    limit: Limit = None
+    key: Annotated[str | None, _data("Array of an .npz or .safetensors file.")] = None
+    columns: Annotated[
+        list[str] | None, _data("Feature columns of a table, separated by commas.")
+    ] = None
+    drop: Annotated[
+        list[str] | None, _data("Columns that are not features, separated by commas.")
+    ] = None
+    id_column: Annotated[str | None, _data("Column that names the rows.", "--id")] = None
+    scale: Annotated[float | None, _data("Divide arrays by this, e.g. 255 for bytes.")] = None
+    size: Annotated[str | None, _data("Resize images: HEIGHTxWIDTH or one number.")] = None
+    mode: Annotated[Literal["grey", "rgb"] | None, _data("Convert images to grey or rgb.")] = None
+    limit: Annotated[int | None, _data("Use only the first rows.", min=1)] = None
 
     def open(self, path: Path) -> Source:
-        """The data that the options describe."""
+        """Open the data."""
         from credibly.io.sources import open_source
 
         return open_source(
@@ -203,9 +157,42 @@ def as_gamma(text: str) -> float | Literal["auto"]:
         ) from error
 
 
+def _split(values: list[str] | None) -> list[str]:
+    return [name for value in values or [] for name in value.split(",") if name]
+
+
+def _class_names(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    from credibly._validation import require
+
+    if "," in text:
+        return [name.strip() for name in text.split(",")]
+    require(
+        Path(text).is_file(),
+        "classes",
+        "names separated by commas, or a text file with one name per line",
+        f"{text!r}, which is not a file",
+        "Check the path, or pass all names: --classes cat,dog.",
+    )
+    lines = Path(text).read_text("utf-8").splitlines()
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _size(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    from credibly._validation import require
+
+    numbers = text.lower().split("x")
+    good = all(number.isdecimal() for number in numbers) and len(numbers) <= 2
+    require(good, "size", "HEIGHTxWIDTH or one number", repr(text), "For example 224x224.")
+    return int(numbers[0]), int(numbers[-1])
+
+
 _IN_PYTHON = {
-    "use Hybrid(effort=4)": "pass --effort 4",
-    "use a solver of more steps, or Hybrid()": "pass a larger --effort",
+    "Hybrid(effort=4)": "--effort 4",
+    "use a solver with more steps, or Hybrid()": "pass a larger --effort",
     ", in Python weights=...": "",
     "outputs='probabilities'": "--outputs probabilities",
     "gamma='auto'": "--gamma auto",
@@ -219,11 +206,11 @@ _BOTH = re.compile(
         [ ] \( (-- [^)]+) \)                                      # (--option)""",
     re.VERBOSE,
 )
-"""How messages name what is set in Python and, behind it, its option."""
+"""Messages name the Python argument and, in brackets, the option."""
 
 
 def as_options(message: str) -> str:
-    """What the library says in the words of the command line."""
+    """A message of the library with options instead of Python arguments."""
     message = _BOTH.sub(r"\1", message)
     for python, option in _IN_PYTHON.items():
         message = message.replace(python, option)
@@ -232,49 +219,16 @@ def as_options(message: str) -> str:
 
 @contextmanager
 def plain_warnings() -> Iterator[list[str]]:
-    """Print each of credibly's warnings once, as a line; gives those that were printed."""
+    """Print each of credibly's warnings once, as a line; yields those that were printed."""
     shown: list[str] = []
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         text = f"warning: {as_options(str(message))}"
-        if text in shown:  # the filter forgets, whenever other code changes filters
-            return
-        shown.append(text)
-        Console(stderr=True).print(text, style="yellow", markup=False, soft_wrap=True)
+        if text not in shown:  # the filter of `warnings` is reset when other code changes filters
+            shown.append(text)
+            print_error(text, "yellow")
 
     with warnings.catch_warnings():
         warnings.simplefilter("once", CrediblyWarning)
         warnings.showwarning = show
         yield shown
-
-
-def _split(values: list[str] | None) -> list[str]:
-    return [name for value in values or [] for name in value.split(",") if name]
-
-
-def _class_names(text: str | None) -> list[str] | None:
-    if text is None:
-        return None
-    if "," not in text:  # one name alone is none: there are two classes at least
-        if not Path(text).is_file():
-            raise InvalidArgumentError(
-                "classes",
-                expected="names separated by commas, or a text file of a name a line",
-                got=f"{text!r}, which is no file and one name only",
-                remedy="Look at the path, or pass all names: --classes cat,dog.",
-            )
-        lines = Path(text).read_text("utf-8").splitlines()
-        return [line.strip() for line in lines if line.strip()]
-    return [name.strip() for name in text.split(",")]
-
-
-def _size(text: str | None) -> int | tuple[int, int] | None:
-    if text is None:
-        return None
-    numbers = text.lower().split("x")
-    if not all(number.isdecimal() for number in numbers) or len(numbers) > 2:
-        raise InvalidArgumentError(
-            "size", expected="HEIGHTxWIDTH or one number", got=repr(text), remedy="E.g. 224x224."
-        )
-    height, width = int(numbers[0]), int(numbers[-1])
-    return height, width

@@ -1,4 +1,4 @@
-"""`credibly sample`: the embedded images as a file, for a first try of the other commands."""
+"""`credibly sample`: the embedded images as a file, to try the other commands on."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from credibly.cli.console import print_text
 from credibly.errors import OutputError
 
 
@@ -18,17 +18,10 @@ def sample(
 ) -> None:
     """Write embedded Fashion-MNIST images to a file, to try `inspect` and `score` on."""
     from credibly.data.sample import write_images
+    from credibly.io.files import writing
 
     if out.suffix != ".npz":
         raise OutputError(f"{out} does not end in .npz", remedy="Name it sample.npz.")
-    try:
+    with writing(out, "Choose another place."):
         write_images(out, images=images)
-    except OSError as error:
-        raise OutputError(
-            f"{out} cannot be written: {error.strerror}", remedy="Choose another place."
-        ) from error
-    Console(highlight=False).print(
-        f"{images} images and labels: {out}\ntheir model: credibly.data.sample:classifier",
-        markup=False,
-        soft_wrap=True,
-    )
+    print_text(f"{images} images and labels: {out}\ntheir model: credibly.data.sample:classifier")

@@ -12,44 +12,42 @@ Command = Callable[..., None]
 
 
 def spread(*, without: Collection[str] = ()) -> Callable[[Command], Command]:
-    """Let a command take dataclasses of options; typer sees their fields in their place.
+    """Let a command take dataclasses of options; typer sees their fields instead.
 
     Args:
-        without: fields that this command does not offer, which keep their defaults.
+        without: fields that this command does not offer; they keep their defaults.
     """
 
     def decorate(command: Command) -> Command:
-        whole = inspect.signature(command, eval_str=True)
-        groups = {n: p.annotation for n, p in whole.parameters.items() if _is_group(p.annotation)}
+        signature = inspect.signature(command, eval_str=True)
         parts: list[inspect.Parameter] = []
-        for name, parameter in whole.parameters.items():
-            shown = _parameters(groups[name], without) if name in groups else [parameter]
-            parts.extend(shown)
+        groups: dict[str, tuple[type, list[str]]] = {}
+        for name, parameter in signature.parameters.items():
+            kind = parameter.annotation
+            if isinstance(kind, type) and is_dataclass(kind):
+                shown = [p for p in _parameters(kind) if p.name not in without]
+                groups[name] = kind, [p.name for p in shown]
+                parts += shown
+            else:
+                parts.append(parameter)
 
         @wraps(command)
         def flat(**values: Any) -> None:
-            for name, kind in groups.items():
-                own = [f.name for f in fields(kind) if f.name not in without]
+            for name, (kind, own) in groups.items():
                 values[name] = kind(**{field: values.pop(field) for field in own})
             command(**values)
 
-        flat.__signature__ = whole.replace(parameters=parts)  # type: ignore[attr-defined]
+        flat.__signature__ = signature.replace(parameters=parts)  # type: ignore[attr-defined]
         flat.__annotations__ = {p.name: p.annotation for p in parts} | {"return": None}
         return flat
 
     return decorate
 
 
-def _is_group(annotation: object) -> bool:
-    return isinstance(annotation, type) and is_dataclass(annotation)
-
-
-def _parameters(kind: type, without: Collection[str]) -> list[inspect.Parameter]:
+def _parameters(kind: Any) -> list[inspect.Parameter]:
     hints = get_type_hints(kind, include_extras=True)
+    keyword = inspect.Parameter.KEYWORD_ONLY
     return [
-        inspect.Parameter(
-            f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name]
-        )
+        inspect.Parameter(f.name, keyword, default=f.default, annotation=hints[f.name])
         for f in fields(kind)
-        if f.name not in without
     ]

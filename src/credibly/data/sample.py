@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 from credibly.data.small_resnet import SmallResNet
+from credibly.io.files import load_tensors, whole_file
 from credibly.model.classifier import Classifier
 
 CLASSES = (
@@ -23,7 +23,7 @@ CLASSES = (
 
 @dataclass(frozen=True)
 class Sample:
-    """A trained network, images it was not trained on, and the truth about them.
+    """A trained network, images it was not trained on, and their true classes.
 
     Attributes:
         net: in evaluation mode; takes pixels in [0, 1], (n, 1, 28, 28), and returns ten logits.
@@ -43,10 +43,9 @@ class Sample:
 def load_sample() -> Sample:
     """Load the embedded network and images; nothing is downloaded."""
     folder = files("credibly.data") / "embedded"
-    with as_file(folder / "weights.safetensors") as path, safe_open(path, "pt") as file:
-        facts = file.metadata()
-        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a dict
-    with torch.random.fork_rng(devices=[]):  # the random start is overwritten at once
+    with as_file(folder / "weights.safetensors") as path:
+        weights, facts = load_tensors(path)
+    with torch.random.fork_rng(devices=[]):  # the random values are overwritten at once
         net = SmallResNet(width=int(json.loads(facts["architecture"])["width"]))
     net.load_state_dict(weights)
     with as_file(folder / "images.npz") as path, np.load(path, allow_pickle=False) as arrays:
@@ -61,14 +60,14 @@ def load_sample() -> Sample:
 
 
 def classifier() -> Classifier:
-    """The embedded network, ready to use; by name `credibly.data.sample:classifier`."""
+    """Return the embedded network, ready to use; by name `credibly.data.sample:classifier`."""
     return Classifier(load_sample().net, classes=CLASSES)
 
 
 def write_images(path: str | Path, *, images: int = 1000) -> None:
     """Write the first of the embedded images and their labels as an `.npz` file."""
     sample = load_sample()
-    with Path(path).open("wb") as file:
+    with whole_file(path) as place, place.open("wb") as file:
         np.savez_compressed(
             file, images=sample.images[:images].numpy(), labels=sample.labels[:images].numpy()
         )

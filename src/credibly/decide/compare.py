@@ -1,156 +1,129 @@
-"""Two networks of about the same accuracy, told apart by their profiles and without labels."""
+"""Compare models of about the same accuracy by their profiles, without labels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from credibly._validation import require
 from credibly.decide.scores import gain, predicted_ratio, shift
-from credibly.errors import InvalidArgumentError
 from credibly.metrics.intervals import Interval, bootstrap
 from credibly.model.classifier import Classifier
 from credibly.model.structure import Nested
-from credibly.profile.arguments import Progress, ticking
+from credibly.profile.arguments import ticking
 from credibly.profile.credibility import credibility
 from credibly.profile.profile import Profile
 from credibly.solve.base import Solver
-from credibly.types import CPU, norm
-
-
-def _kept(profile: Profile) -> Tensor:
-    return (profile.credibility.argmax(1) == profile.credence.argmax(1)).double()
-
-
-def _relative_shift(profile: Profile) -> Tensor:
-    return shift(profile) / norm(profile.credence.double())
-
+from credibly.types import CPU, Progress, norm
 
 MEASURES: dict[str, Callable[[Profile], Tensor]] = {
-    "class kept": _kept,
-    "relative shift": _relative_shift,
+    "class kept": lambda p: (p.credibility.argmax(1) == p.credence.argmax(1)).double(),
+    "relative shift": lambda p: shift(p) / norm(p.credence.double()),
     "trust": predicted_ratio,
     "gain": gain,
-    "risk": lambda profile: profile.risk.double(),
+    "risk": lambda p: p.risk.double(),
 }
-"""Name -> one number a sample; the mean over samples is compared."""
+"""Name -> one number per sample; the mean over samples is compared."""
 
-FIRMER = {
-    "class kept": "higher is firmer",
-    "relative shift": "lower is firmer",
-    "trust": "higher is firmer",
-    "gain": "lower is firmer",
-    "risk": "neither way is firmer by itself",
-}
-"""Which side of each measure speaks for predictions that hold. A model that hardly answers to its
-inputs has little to win by moving, and a steep one wins much by moving little: both have low risks.
-"""
+FIRMER = {"class kept": "higher", "relative shift": "lower", "trust": "higher", "gain": "lower"}
+"""Which side of a measure means firmer predictions. The risk has no such side: it is low for a
+model that hardly depends on its inputs, and also for a very steep one."""
 
 FEWEST = 10
-"""Samples from which intervals are taken to mean something; resamples of fewer are too alike."""
-
+"""Samples from which intervals mean something."""
 
 ALIKE = 1.25
-"""Sizes of losses that differ by less hardly matter."""
+"""Sizes of losses whose ratio is below this hardly matter."""
+
+Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Means over the same inputs, with bootstrap intervals.
+    """Means over the same inputs, with bootstrap intervals. Example: see `compare`.
 
     Attributes:
         models: the names, in order.
         means: measure -> model -> mean.
         differences: measure -> pair of models -> mean of the first less that of the second, paired.
         gammas: model -> the gamma used.
-        samples: inputs that all models could solve.
-        left_out: inputs that some model could not.
-        unlike: in what the models were asked different questions, in words; empty is best.
-        sizes: model -> mean |c0|, the size of its losses at the inputs themselves.
+        samples: inputs that could be solved for all models.
+        left_out: the other inputs.
+        unlike: why the models are not comparable; empty is best.
         agreement: pair of models -> share of these inputs for which both predict the same class (by
             name, where both have the same names; else by its number).
+        sizes: model -> mean |c0|, the size of its losses at the inputs themselves.
     """
 
     models: tuple[str, ...]
     means: Mapping[str, Mapping[str, Interval]]
-    differences: Mapping[str, Mapping[tuple[str, str], Interval]]
+    differences: Mapping[str, Mapping[Pair, Interval]]
     gammas: Mapping[str, float | None]
     samples: int
-    left_out: int = 0
-    unlike: tuple[str, ...] = ()
-    agreement: Mapping[tuple[str, str], Interval] = field(default_factory=dict)
-    sizes: Mapping[str, float] = field(default_factory=dict)
+    left_out: int
+    unlike: tuple[str, ...]
+    agreement: Mapping[Pair, Interval]
+    sizes: Mapping[str, float]
 
     @property
-    def one_price(self) -> bool:
-        """Whether all models were asked with the same gamma; if not, measures do not compare."""
+    def same_gamma(self) -> bool:
+        """Whether all models were solved with one gamma; if not, measures are not comparable."""
         known = [gamma for gamma in self.gammas.values() if gamma is not None]
         return all(math.isclose(gamma, known[0], rel_tol=1e-6) for gamma in known)
 
+    @property
+    def warnings(self) -> list[str]:
+        """What makes the numbers less than comparable, one line each."""
+        found = [f"not comparable: {reason}" for reason in self.unlike]
+        if not self.same_gamma:
+            usual = next(gamma for gamma in self.gammas.values() if gamma is not None)
+            advice = f"pass one number for all models, such as gamma={usual:.4g}"
+            found.append(f"not comparable: the gammas differ ({self._gammas()}); {advice}")
+        (small, least), *_, (large, most) = sorted(self.sizes.items(), key=lambda item: item[1])
+        if most > ALIKE * least:
+            times = f"{most / least:.2g} times" if least else "larger than"
+            advice = "the scale of logits changes every measure, so compare at one temperature"
+            found.append(f"losses of {large} are {times} those of {small}; {advice}")
+        if self.samples < FEWEST:
+            found.append(f"fewer than {FEWEST} inputs: the intervals mean nothing")
+        return found
+
     def summary(self) -> str:
-        """What was asked, one line a measure and model, and one a difference."""
-        few = self.samples < FEWEST
-        lines = [f"Not comparable: {why}" for why in self.unlike]
-        lines += [] if self.one_price else [self._about_prices()]
-        lines += self._about_sizes()
-        out = f" ({self.left_out} left out: not solved by all)" if self.left_out else ""
-        lines.append(f"{self._inputs()}{out}; gamma: {self._prices()}")
-        if few:
-            lines.append(
-                f"Only {self._inputs()}: the intervals mean nothing below {FEWEST}, and no "
-                "difference is marked."
-            )
-        for (left, right), share in self.agreement.items():
-            lines.append(f"same class predicted, {left} and {right}: {_words(share)}")
-        for measure, by_model in self.means.items():
-            side = FIRMER.get(measure, "")
-            for model, mean in by_model.items():
-                lines.append(f"{measure}, {model}: {_words(mean)}  {side}".rstrip())
-            for (left, right), gap in self.differences[measure].items():
-                apart = "" if few or gap.contains(0) else self._apart(measure, left, right, gap)
-                lines.append(f"{measure}, {left} less {right}: {_words(gap)}{apart}")
-        return "\n".join(lines)
+        """Warnings, then a table of means and differences with their intervals."""
+        pairs = list(self.agreement)
+        rows = [["measure", "firmer if", *self.models, *(f"{a} - {b}" for a, b in pairs)]]
+        for measure, means in self.means.items():
+            gaps = (self._cell(measure, pair) for pair in pairs)
+            rows.append([measure, FIRMER.get(measure, ""), *map(str, means.values()), *gaps])
+        blank = [""] * len(self.models)
+        rows.append(["same class", "", *blank, *map(str, self.agreement.values())])
+        out = f" ({self.left_out} left out: not solved for all)" if self.left_out else ""
+        lines = [f"warning: {text}" for text in self.warnings]
+        lines.append(f"{self.samples} inputs{out}; gamma: {self._gammas()}")
+        return "\n".join([*lines, *_table(rows)])
 
-    def _apart(self, measure: str, left: str, right: str, gap: Interval) -> str:
-        side = FIRMER.get(measure, "").partition(" ")[0]
-        if self.unlike or not self.one_price or side not in ("higher", "lower"):
-            return "  (apart)"
-        return f"  (apart)  {left if (gap.value > 0) is (side == 'higher') else right} is firmer"
+    def _cell(self, measure: str, pair: Pair) -> str:
+        """A difference; where its interval does not contain 0, which model is firmer."""
+        gap, side = self.differences[measure][pair], FIRMER.get(measure)
+        if self.samples < FEWEST or gap.contains(0):
+            return str(gap)
+        if side is None or self.unlike or not self.same_gamma:
+            return f"{gap} (apart)"
+        return f"{gap} ({pair[0] if (gap.value > 0) is (side == 'higher') else pair[1]} is firmer)"
 
-    def _about_sizes(self) -> list[str]:
-        """A line where logits of other sizes may decide alone who is firmer."""
-        ordered = sorted(self.sizes.items(), key=lambda pair: pair[1])
-        if not ordered or ordered[-1][1] <= ALIKE * ordered[0][1]:
-            return []
-        (small, least), (large, most) = ordered[0], ordered[-1]
-        times = "many" if least == 0 else f"{most / least:.2g}"
-        found = f"Losses of {large} are {times} times those of {small}"
-        why = "scaled logits alone, as by a temperature, make a model more or less firm"
-        return [f"{found}: {why}. Compare both at one temperature."]
-
-    def _inputs(self) -> str:
-        return f"{self.samples} input{'' if self.samples == 1 else 's'}"
-
-    def _prices(self) -> str:
+    def _gammas(self) -> str:
         return ", ".join(
-            f"{name} {'of each class' if gamma is None else f'{gamma:.4g}'}"
+            f"{name} {'per class' if gamma is None else f'{gamma:.4g}'}"
             for name, gamma in self.gammas.items()
         )
 
-    def _about_prices(self) -> str:
-        usual = next(gamma for gamma in self.gammas.values() if gamma is not None)
-        return (
-            f"The prices differ (gamma: {self._prices()}): risk and shift, and what follows from "
-            "them, are not comparable, and one price for all may turn the result round. "
-            f"Pass one number for all models, such as gamma={usual:.4g}."
-        )
-
     def __repr__(self) -> str:
-        return f"Comparison({self._inputs()}; gamma: {self._prices()})"
+        return f"Comparison({self.samples} inputs; gamma: {self._gammas()})"
 
 
 def compare(
@@ -166,144 +139,124 @@ def compare(
     """Compare trained models on the same inputs without labels.
 
     A model whose profile stays near its output (class kept, small relative shift, large trust)
-    holds its predictions against small movements of the input. That says nothing about whether
-    they are right. With gamma='auto' every model gets the gamma of its own sensitivity: a steep one
-    is asked at a higher price, which can turn the result round, and the summary then says so. Pass
-    a number, such as `auto_gamma` of one of them, to ask all of them the same question.
+    keeps its predictions under small movements of the input. That says nothing about whether they
+    are right. With gamma='auto' every model gets a gamma for its own sensitivity: moving costs more
+    for a steep one, which can reverse the result, and the summary then warns. Pass a number, such
+    as `auto_gamma` of one of them.
 
     Args:
         models: name -> classifier, at least two, of the same classes.
         x: inputs that all of them take.
-        gamma: as in `credibility`; one number for all is what compares.
-        solver: as in `credibility`.
+        gamma: see `credibility`; pass one number for all.
+        solver: see `credibility`.
         level: of the intervals.
-        chunk_size: as in `credibility`.
-        progress: as in `credibility`, over all models.
+        chunk_size: see `credibility`.
+        progress: see `credibility`; over all models.
+
+    Example:
+        >>> import torch, credibly as cr
+        >>> models = {name: cr.Classifier(torch.nn.Linear(4, 3)) for name in "ab"}
+        >>> result = cr.compare(models, torch.randn(20, 4), gamma=10.0)
+        >>> result
+        Comparison(20 inputs; gamma: a 10, b 10)
+        >>> sorted(result.differences["trust"])
+        [('a', 'b')]
     """
-    if not isinstance(models, Mapping) or len(models) < 2:
-        raise InvalidArgumentError(
-            "models",
-            expected="a mapping from at least two names to classifiers",
-            got=f"{type(models).__name__} of {len(models) if hasattr(models, '__len__') else '?'}",
-            remedy="compare({'resnet': clf_a, 'densenet': clf_b}, x).",
-        )
+    size = len(models) if hasattr(models, "__len__") else "?"
+    require(
+        isinstance(models, Mapping) and len(models) >= 2,
+        "models",
+        "a mapping from at least two names to classifiers",
+        f"{type(models).__name__} of {size}",
+        "compare({'resnet': clf_a, 'densenet': clf_b}, x).",
+    )
+    settings = {"gamma": gamma, "solver": solver, "chunk_size": chunk_size}
     with ticking(progress) as tick:
         profiles = {
-            name: credibility(
-                clf, x, gamma=gamma, solver=solver, chunk_size=chunk_size,
-                progress=False if tick is None else _part(tick, place, len(models)),
-            )
+            name: credibility(clf, x, **settings, progress=_part(tick, place, len(models)))  # type: ignore[arg-type]
             for place, (name, clf) in enumerate(models.items())
-        }  # fmt: skip
-    _check_comparable(profiles)
-    usable = torch.stack([profile.usable.cpu() for profile in profiles.values()]).all(0)
-    names = tuple(models)
+        }
+    return compare_profiles(profiles, level)
+
+
+def compare_profiles(profiles: Mapping[str, Profile], level: float) -> Comparison:
+    """Compare profiles of the same inputs."""
+    usable = _usable(profiles)
     values = {
-        measure: {name: function(profiles[name]).cpu()[usable] for name in names}
+        measure: {name: function(p).cpu()[usable] for name, p in profiles.items()}
         for measure, function in MEASURES.items()
     }
+    names = tuple(profiles)
     pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+
+    def mean(numbers: Tensor) -> Interval:
+        return bootstrap(lambda drawn: drawn.double().mean(), numbers, level=level)
+
     return Comparison(
         models=names,
-        means={
-            m: {n: bootstrap(_mean, v[n], level=level) for n in names} for m, v in values.items()
-        },
-        differences={
-            m: {(a, b): bootstrap(_mean, v[a] - v[b], level=level) for a, b in pairs}
-            for m, v in values.items()
-        },
-        gammas={name: profile.gamma for name, profile in profiles.items()},
+        means={m: {name: mean(v[name]) for name in names} for m, v in values.items()},
+        differences={m: {(a, b): mean(v[a] - v[b]) for a, b in pairs} for m, v in values.items()},
+        gammas={name: p.gamma for name, p in profiles.items()},
         samples=int(usable.sum()),
         left_out=int((~usable).sum()),
-        unlike=_unlike(profiles),
-        agreement={
-            (a, b): bootstrap(_mean, _agree(profiles[a], profiles[b])[usable], level=level)
-            for a, b in pairs
-        },
+        unlike=_find_unlike(profiles),
+        agreement={(a, b): mean(_agree(profiles[a], profiles[b])[usable]) for a, b in pairs},
         sizes={
-            name: float(norm(profile.credence.double().cpu()[usable]).mean())
-            for name, profile in profiles.items()
+            name: float(norm(p.credence.double().cpu()[usable]).mean())
+            for name, p in profiles.items()
         },
     )
 
 
-def _part(tick: Callable[[float], None], place: int, count: int) -> Callable[[float], None]:
-    """What one of several models reports to: its share is a part of the whole."""
-    return lambda share: tick((place + share) / count)
+def _part(tick: Callable[[float], None] | None, place: int, count: int) -> Progress:
+    """The progress of one of several models, as a part of the whole."""
+    return False if tick is None else lambda done: tick((place + done) / count)
+
+
+def _usable(profiles: Mapping[str, Profile]) -> Tensor:
+    """Samples (N,) that were solved for every model."""
+    sizes = {name: p.credibility.shape[1] for name, p in profiles.items()}
+    remedy = "Measures of different sets of classes are not comparable."
+    one_size = len(set(sizes.values())) == 1
+    require(one_size, "models", "models of the same classes", f"class counts {sizes}", remedy)
+    usable = torch.stack([p.usable.cpu() for p in profiles.values()]).all(0)
+    expected = "at least one sample that was solved for every model"
+    remedy = "Look at credibility(clf, x, ...).status of each."
+    require(bool(usable.any()), "x", expected, "none", remedy)
+    return usable
 
 
 def _agree(first: Profile, second: Profile) -> Tensor:
-    """Whether both models predict the same class, sample by sample."""
+    """Whether both models predict the same class (N,)."""
     left, right = first.credence.argmax(1).cpu(), second.credence.argmax(1).cpu()
-    names = [set(profile.settings.classes or ()) for profile in (first, second)]
-    if names[0] != names[1]:  # other names for what may be the same: then the order of outputs
+    if set(first.settings.classes or ()) != set(second.settings.classes or ()):
         return (left == right).double()
     pairs = zip(left.tolist(), right.tolist(), strict=True)
     same = [first.class_name(a) == second.class_name(b) for a, b in pairs]
     return torch.tensor(same, dtype=torch.float64, device=CPU)
 
 
-def _unlike(profiles: Mapping[str, Profile]) -> tuple[str, ...]:
-    """What makes losses or distances of the models numbers of different kinds."""
-    found = {name: profile.settings for name, profile in profiles.items()}
-    losses = {name: settings.loss for name, settings in found.items()}
-    spaces = {name: settings.space for name, settings in found.items()}
-    reasons = []
-    if len(set(losses.values())) > 1:
-        reasons.append(
-            f"the losses differ ({_listed(losses)}), and with them the units of all measures. "
-            "Give all models one loss."
-        )
-    if len(set(spaces.values())) > 1:
-        reasons.append(
-            f"what moves, or how dear that is, differs ({_listed(spaces)}). Give all models one "
-            "space."
-        )
-    elif _inner(next(iter(spaces.values()))) and not _same_start(list(profiles.values())):
-        reasons.append(
-            "what moves is inside of each model, whose units are its own. Move what all models "
-            "have in common: their inputs."
-        )
-    return tuple(reasons)
+def _find_unlike(profiles: Mapping[str, Profile]) -> tuple[str, ...]:
+    """Why losses or distances of the models have different units."""
+    reasons = {}
+    for key in ("loss", "space"):
+        found = {name: getattr(p.settings, key) for name, p in profiles.items()}
+        if len(set(found.values())) > 1:
+            each = ", ".join(f"{name} {value}" for name, value in found.items())
+            reasons[key] = f"the {key} differs ({each}); give all models one {key}"
+    inner = {p.settings.moves for p in profiles.values()} & {"module", "parameters"}
+    if inner and "space" not in reasons and not _same_start(profiles):
+        reasons["units"] = "what moves is inside each model, in its own units; move the inputs"
+    return tuple(reasons.values())
 
 
-def _inner(space: str) -> bool:
-    return space.startswith(("output of module", "parameters "))
+def _same_start(profiles: Mapping[str, Profile]) -> bool:
+    """Whether the same numbers move, as where models share their first layers."""
+    first, *others = (p.x0.double().cpu() for p in profiles.values())
+    same = (x0.shape == first.shape and torch.allclose(x0, first, equal_nan=True) for x0 in others)
+    return all(same)
 
 
-def _same_start(profiles: Sequence[Profile]) -> bool:
-    """Whether the same numbers move, as where models have their first layers in common."""
-    first, *others = (profile.x0.double().cpu() for profile in profiles)
-    return all(
-        x0.shape == first.shape and torch.allclose(x0, first, equal_nan=True) for x0 in others
-    )
-
-
-def _listed(words: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {word}" for name, word in words.items())
-
-
-def _check_comparable(profiles: Mapping[str, Profile]) -> None:
-    sizes = {name: profile.credibility.shape[1] for name, profile in profiles.items()}
-    if len(set(sizes.values())) > 1:
-        raise InvalidArgumentError(
-            "models",
-            expected="models of the same classes",
-            got=f"as many classes as {sizes}",
-            remedy="Measures of other sets of classes are not comparable.",
-        )
-    if not bool(torch.stack([profile.usable.cpu() for profile in profiles.values()]).all(0).any()):
-        raise InvalidArgumentError(
-            "x",
-            expected="at least one sample that was solved for every model",
-            got="none",
-            remedy="Look at credibility(clf, x, ...).status of each.",
-        )
-
-
-def _mean(values: Tensor) -> float:
-    return float(torch.as_tensor(values).double().mean())
-
-
-def _words(interval: Interval) -> str:
-    return f"{interval.value:.4g} ({interval.low:.4g} to {interval.high:.4g})"
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -1,53 +1,44 @@
-"""Sets of classes that hold the true one as often as asked: split conformal prediction by MAPIE."""
+"""Sets of classes that contain the true one as often as asked: split conformal prediction."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
-from typing import Any, Literal, get_args
+from functools import partial
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from credibly.decide import thresholds
-from credibly.decide.arguments import checked_labels
-from credibly.decide.records import (
-    UNREADABLE,
-    check_own_profile,
-    finite,
-    in_short,
-    read_json,
-    refuse_other_settings,
-    settings_of,
-    write_json,
-)
-from credibly.errors import FileFormatError, InvalidArgumentError, MissingExtraError
-from credibly.profile.profile import Profile, Settings
-from credibly.types import Labels, whole_number
-
-FORMAT, FORMAT_VERSION = "credibly.conformal", 1
+from credibly._extras import load_extra
+from credibly._validation import choice, require, share, whole_number
+from credibly._validation import labels as check_labels
+from credibly.decide.rule import Answers, Rule, make_answers
+from credibly.decide.scores import without_profile
+from credibly.decide.settings import check_own_profile, finite
+from credibly.profile.profile import Profile
+from credibly.types import Labels
 
 Source = Literal["softmax", "profile"]
 Method = Literal["lac", "aps"]
 
 FLOOR = 1e-6
-"""Least probability of a class. MAPIE takes those below 1e-8 for zero and leaves them out of sets,
-also where a very sure model gives the true class less than that: then coverage would be lost."""
+"""Least probability of a class. MAPIE treats those below 1e-8 as zero and leaves them out of sets,
+even where a very sure model gives the true class less than that, which would lose coverage."""
 
 
 @dataclass(frozen=True, repr=False)
-class ConformalSets:
-    """A set of classes a sample, which holds the true class with a chosen probability.
+class ConformalSets(Rule):
+    """A set of classes per sample, which contains the true class with a chosen probability.
 
     Over the draw of the labelled sample and of one new sample of the same distribution, the set
-    holds the true class with probability at least `confidence` (marginal coverage), whatever the
-    model and however bad the scores are. Bad scores give large sets. Nothing is promised for each
-    class, each group or each kind of input by itself, under a shift, or against an adversary.
+    contains the true class with probability at least `confidence` (marginal coverage), for any
+    model and any scores. Bad scores give large sets. Nothing is promised for each class, each group
+    or each kind of input by itself, under a shift, or against an adversary.
 
     Attributes:
         threshold: the quantile of MAPIE's conformity scores of the labelled sample.
@@ -56,17 +47,27 @@ class ConformalSets:
             are the model's own probabilities at x0 and at x+; with other losses they are scores
             that sum to one.
         method: 'lac' takes every class that is probable enough, which gives the smallest sets and
-            now and then an empty one; 'aps' takes the most probable classes until they add up to
+            sometimes an empty one; 'aps' takes the most probable classes until they add up to
             enough, which gives larger sets that follow the difficulty of the sample better.
-        settings: those of the labelled profiles; profiles of others are refused.
         samples: labelled samples that were used.
+        settings: those of the labelled profiles; profiles of others are refused.
+
+    Example: see docs/decisions.md.
     """
+
+    format = "credibly.conformal"
+    readers: ClassVar = {
+        "threshold": finite,
+        "confidence": partial(share, "confidence"),
+        "probabilities": lambda value: _check("probabilities", value, Source),
+        "method": lambda value: _check("method", value, Method),
+        "samples": int,
+    }
 
     threshold: float
     confidence: float
     probabilities: Source
     method: Method
-    settings: Settings
     samples: int
 
     @classmethod
@@ -88,32 +89,37 @@ class ConformalSets:
             profile: of a labelled sample like those to come. Those that could not be solved are
                 left out, which keeps the promise, since such samples get all classes later.
             labels: its classes (N,), as numbers from 0.
-            confidence: how often a set should hold the true class, in (0, 1).
+            confidence: how often a set should contain the true class, in (0, 1).
             probabilities: 'softmax' or 'profile'; softmax gave the smaller sets on the embedded
                 images (docs/decisions.md).
             method: 'lac' or 'aps'.
             seed: of the numbers by which 'aps' breaks ties in the labelled sample, below 2**32.
         """
         check_own_profile(clf, profile)
-        thresholds.check_share("confidence", confidence)
-        _check_choice("probabilities", probabilities, get_args(Source))
-        _check_choice("method", method, get_args(Method))
-        _check_seed(seed)
-        truth: NDArray[np.int64] = checked_labels(labels, *profile.credence.shape).numpy()
+        level = share("confidence", confidence)
+        _check("probabilities", probabilities, Source)
+        _check("method", method, Method)
+        number = whole_number(seed)
+        require(
+            number is not None and 0 <= number < 2**32,  # the seeds that NumPy takes
+            "seed", "a whole number from 0 to 2**32 - 1", repr(seed), "0 is as good as any.",
+        )  # fmt: skip
+        truth: NDArray[np.int64] = check_labels(labels, *profile.credence.shape).numpy()
         known = _known(profile)
-        _check_enough(int(known.sum()), float(confidence))
+        count, needed = int(known.sum()), samples_needed(level)
+        expected = f"at least {needed} labelled samples that were solved, for a confidence of "
+        remedy = "Bring more, or ask for less confidence."
+        require(count >= needed, "profile", f"{expected}{level:g}", f"{count}", remedy)
         values = _probabilities(profile, probabilities)[known]
-        threshold = _quantile(values, truth[known], float(confidence), method, int(seed))
-        return cls(
-            threshold, float(confidence), probabilities, method, profile.settings, int(known.sum())
-        )
+        threshold = _quantile(values, truth[known], level, method, number or 0)
+        return cls(threshold, level, probabilities, method, count, settings=profile.settings)
 
     def sets(self, profile: Profile) -> Tensor:
         """Which classes are in the set of each sample: bool (N, K).
 
-        A sample that could not be solved gets all classes: nothing is known that rules one out.
+        A sample that could not be solved gets all classes, since none can be ruled out.
         """
-        refuse_other_settings(self.settings, profile)
+        self.check(profile)
         known = _known(profile)
         found = np.ones(tuple(profile.credence.shape), dtype=bool)
         if known.any():
@@ -123,44 +129,42 @@ class ConformalSets:
 
     def named(self, profile: Profile) -> list[list[str]]:
         """Names of the classes in the set of each sample."""
-        return [
-            [profile.class_name(k) for k, inside in enumerate(row) if inside]
-            for row in self.sets(profile).tolist()
-        ]
+        return _names(self.sets(profile), profile)
 
-    def __repr__(self) -> str:
+    def answers(self, profile: Profile) -> Answers:
+        """A set of one class is an answer, one of none or several is not; see `Rule.answers`."""
+        sets = self.sets(profile).cpu()
+        sizes = sets.sum(1)
+        alone = (sizes == 1) & ~without_profile(profile).cpu()
+        found = sets.double().argmax(1).tolist() if len(sets) else []
+        classes = tuple(k if yes else None for k, yes in zip(found, alone.tolist(), strict=True))
+        mean = float(sizes.double().mean()) if len(sizes) else 0.0
+        notes = (
+            f"{mean:.3g} classes per set on average, {int((sizes == 0).sum())} empty sets; a set "
+            "of one class is an answer, and a row without a profile has all"
+        )
+        columns = {"set": _names(sets, profile), "set_size": sizes.tolist()}
+        return make_answers(profile, classes, columns, notes)
+
+    def __str__(self) -> str:
         return (
-            f"ConformalSets({self.method} of {self.probabilities}, confidence {self.confidence:g}, "
-            f"{self.samples} samples; {in_short(self.settings)})"
+            f"{self.method} of {self.probabilities}, confidence {self.confidence:g}, "
+            f"{self.samples} samples"
         )
 
-    def save(self, path: str | Path) -> None:
-        """Write a JSON file; see `load`."""
-        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
-        write_json(path, content)
 
-    @classmethod
-    def load(cls, path: str | Path) -> ConformalSets:
-        """Read what `save` wrote. Nothing in the file is executed."""
-        content = read_json(path, FORMAT, FORMAT_VERSION)
-        try:
-            _check_choice("probabilities", content["probabilities"], get_args(Source))
-            _check_choice("method", content["method"], get_args(Method))
-            thresholds.check_share("confidence", content["confidence"])
-            return cls(
-                finite(content["threshold"]),
-                finite(content["confidence"]),
-                content["probabilities"],
-                content["method"],
-                settings_of(content["settings"]),
-                int(content["samples"]),
-            )
-        except UNREADABLE as error:
-            raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
+def _names(sets: Tensor, profile: Profile) -> list[list[str]]:
+    names = [profile.class_name(k) for k in range(sets.shape[1])]
+    return [[names[k] for k, inside in enumerate(row) if inside] for row in sets.tolist()]
+
+
+def _check(argument: str, value: Any, choices: Any) -> Any:
+    choice(argument, value, get_args(choices), "docs/decisions.md says what each is.")
+    return value
 
 
 def samples_needed(confidence: float) -> int:
-    """Labelled samples from which MAPIE gives sets of this confidence, by its own arithmetic."""
+    """Labelled samples that MAPIE needs for sets of this confidence, by its own arithmetic."""
     alpha = float(1 - Decimal(str(confidence)))
     return math.ceil(max(1 / alpha, 1 / (1 - alpha)))
 
@@ -170,24 +174,24 @@ def _quantile(
     seed: int,
 ) -> float:  # fmt: skip
     """The threshold that MAPIE finds on labelled probabilities (n, K)."""
-    mapie = _mapie()
+    mapie = _mapie("classification")
     score = _score(method)
     sets = mapie.SplitConformalClassifier(
         _Given(values.shape[1]), confidence_level=confidence, conformity_score=score, prefit=True,
         random_state=seed,
     )  # fmt: skip
     with warnings.catch_warnings():
-        # classes that the labelled sample lacks are no problem for a promise about all classes
+        # the promise is about all classes together, so the labelled sample may lack some
         warnings.filterwarnings("ignore", message=r".*conformalization dataset has less labels")
         sets.conformalize(values, truth)
-    sets.predict_set(values[:1])  # the quantile is found when it is first asked for
+    sets.predict_set(values[:1])  # the quantile is computed on first use
     return float(score.quantiles_[0])
 
 
 def _sets(
     values: NDArray[np.float64], threshold: float, confidence: float, method: Method
 ) -> NDArray[np.bool_]:
-    """MAPIE's sets (n, K) for a threshold that was found before."""
+    """MAPIE's sets (n, K) for a given threshold."""
     score = _score(method)
     score.quantiles_ = np.array([threshold])
     found: NDArray[np.bool_] = score.get_prediction_sets(
@@ -198,7 +202,7 @@ def _sets(
 
 
 class _Given:
-    """A fitted classifier, as MAPIE wants one, whose inputs are the probabilities themselves."""
+    """A fitted classifier, as MAPIE expects one, whose inputs are the probabilities themselves."""
 
     def __init__(self, classes: int) -> None:
         self.classes_ = np.arange(classes)
@@ -217,20 +221,12 @@ class _Given:
 
 def _score(method: Method) -> Any:
     """An object of MAPIE that turns probabilities into conformity scores and sets."""
-    _mapie()
-    from mapie.conformity_scores import APSConformityScore, LACConformityScore
-
-    return LACConformityScore() if method == "lac" else APSConformityScore()
+    scores = _mapie("conformity_scores")
+    return scores.LACConformityScore() if method == "lac" else scores.APSConformityScore()
 
 
-def _mapie() -> Any:
-    try:
-        from mapie import classification
-    except ImportError as error:
-        raise MissingExtraError(
-            package="mapie", extra="conformal", purpose="Conformal sets"
-        ) from error
-    return classification
+def _mapie(part: str) -> Any:
+    return load_extra(f"mapie.{part}", extra="conformal", purpose="Conformal sets")
 
 
 def _known(profile: Profile) -> NDArray[np.bool_]:
@@ -245,39 +241,6 @@ def _probabilities(profile: Profile, source: Source) -> NDArray[np.float64]:
     values = profile.credibility if source == "profile" else profile.credence
     raw = values.detach().double().softmax(1)
     least = min(FLOOR, 0.1 / raw.shape[1])
-    floored = (1 - least * raw.shape[1]) * raw + least  # keeps the order, and sums to one
-    found: NDArray[np.float64] = floored.cpu().numpy()
+    mixed = (1 - least * raw.shape[1]) * raw + least  # keeps the order, and sums to one
+    found: NDArray[np.float64] = mixed.cpu().numpy()
     return found
-
-
-def _check_enough(count: int, confidence: float) -> None:
-    needed = samples_needed(confidence)
-    if count < needed:
-        raise InvalidArgumentError(
-            "profile",
-            expected=f"at least {needed} labelled samples that were solved, for a confidence of "
-            f"{confidence:g}",
-            got=f"{count}",
-            remedy="Bring more, or ask for less confidence.",
-        )
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise InvalidArgumentError(
-            name,
-            expected=" or ".join(map(repr, choices)),
-            got=repr(value),
-            remedy="docs/decisions.md says what each is.",
-        )
-
-
-def _check_seed(seed: object) -> None:
-    number = whole_number(seed)
-    if number is None or not 0 <= number < 2**32:  # what NumPy takes
-        raise InvalidArgumentError(
-            "seed",
-            expected="a whole number from 0 to 2**32 - 1",
-            got=repr(seed),
-            remedy="0 is as good as any.",
-        )

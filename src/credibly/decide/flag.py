@@ -1,47 +1,51 @@
-"""One question alone, with a stated rate of false alarms: does this input not belong?"""
+"""Does this input not belong? One question, with a stated rate of false alarms."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
 
 from torch import Tensor
 
+from credibly._validation import share
 from credibly.decide import thresholds
-from credibly.decide.arguments import check_score
-from credibly.decide.learned import Plain, TrustScore, outlier_score, score_from_json
-from credibly.decide.records import (
-    UNREADABLE,
-    check_own_profile,
-    finite,
-    in_short,
-    read_json,
-    refuse_other_settings,
-    settings_of,
-    write_json,
-)
-from credibly.errors import FileFormatError
-from credibly.profile.profile import Profile, Settings
-
-FORMAT, FORMAT_VERSION = "credibly.outlier-flag", 1
+from credibly.decide.learned import TrustScore, as_score, outlier_score, score_from_json
+from credibly.decide.rule import Answers, Rule, make_answers, predicted_where
+from credibly.decide.settings import check_own_profile, finite
+from credibly.profile.profile import Profile
 
 
 @dataclass(frozen=True, repr=False)
-class OutlierFlag:
-    """Flags inputs whose score is lower than that of almost any ordinary one.
+class OutlierFlag(Rule):
+    """Flags inputs whose score is lower than that of almost any ordinary input.
 
     Attributes:
         threshold: scores below it are flagged.
         score: what is compared with it.
         false_alarms: the rate it was set for.
-        settings: those of the ordinary profiles; profiles of others are refused.
         samples: ordinary samples it was set by, those without a profile included.
+        settings: those of the ordinary profiles; profiles of others are refused.
+
+    Example:
+        >>> import torch, credibly as cr
+        >>> clf = cr.Classifier(torch.nn.Linear(4, 3))
+        >>> profile = cr.credibility(clf, torch.randn(50, 4), gamma=10.0)
+        >>> cr.OutlierFlag.fit(clf, profile, false_alarms=0.1).flag(profile).shape
+        torch.Size([50])
     """
+
+    format = "credibly.outlier-flag"
+    readers: ClassVar = {
+        "threshold": finite,
+        "score": score_from_json,
+        "false_alarms": partial(share, "false_alarms"),
+        "samples": int,
+    }
 
     threshold: float
     score: TrustScore
     false_alarms: float
-    settings: Settings
     samples: int
 
     @classmethod
@@ -60,53 +64,29 @@ class OutlierFlag:
             profile: of ordinary inputs, not used in training. Those without a profile will be
                 flagged, so they count as false alarms; too many of them are refused.
             false_alarms: chance that one more ordinary input is flagged, at most (split conformal).
-            score: a name or a score that was fixed beforehand; by default `outlier_score()`.
+            score: a name, or a score that was fixed beforehand; by default `outlier_score()`.
         """
         check_own_profile(clf, profile)
-        check_score(score)
-        named = Plain(score) if isinstance(score, str) else score
-        chosen = outlier_score() if named is None else named
+        chosen = outlier_score() if score is None else as_score(score)
         values = chosen(profile)
         threshold = thresholds.for_false_alarms(values, false_alarms, unsolved_are_flagged=True)
-        return cls(threshold, chosen, float(false_alarms), profile.settings, len(values))
+        return cls(threshold, chosen, float(false_alarms), len(values), settings=profile.settings)
 
     def flag(self, profile: Profile) -> Tensor:
-        """Which samples (N,) do not belong; those without a profile count as such."""
-        refuse_other_settings(self.settings, profile)
+        """Which samples (N,) do not belong; those without a profile are flagged."""
+        self.check(profile)
         values = self.score(profile).double()
         return (values < self.threshold) | values.isnan()
 
-    def __repr__(self) -> str:
+    def answers(self, profile: Profile) -> Answers:
+        """The class of the model for what is not flagged; see `Rule.answers`."""
+        flagged = self.flag(profile).cpu()
+        columns = {"flagged": flagged.tolist(), "score": self.score(profile).tolist()}
+        notes = f"flagged: {thresholds.describe(self.threshold)}, or without a profile"
+        return make_answers(profile, predicted_where(~flagged, profile), columns, notes)
+
+    def __str__(self) -> str:
         return (
-            f"OutlierFlag({self.score} below {self.threshold:.4g}; false alarms "
-            f"{self.false_alarms:g}, {self.samples} samples; {in_short(self.settings)})"
+            f"{self.score} below {self.threshold:.4g}; false alarms {self.false_alarms:g}, "
+            f"{self.samples} samples"
         )
-
-    def save(self, path: str | Path) -> None:
-        """Write a JSON file; see `load`."""
-        content = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "threshold": self.threshold,
-            "score": self.score.as_json(),
-            "false_alarms": self.false_alarms,
-            "settings": asdict(self.settings),
-            "samples": self.samples,
-        }
-        write_json(path, content)
-
-    @classmethod
-    def load(cls, path: str | Path) -> OutlierFlag:
-        """Read what `save` wrote. Nothing in the file is executed."""
-        content = read_json(path, FORMAT, FORMAT_VERSION)
-        try:
-            thresholds.check_share("false_alarms", content["false_alarms"])
-            return cls(
-                finite(content["threshold"]),
-                score_from_json(content["score"]),
-                finite(content["false_alarms"]),
-                settings_of(content["settings"]),
-                int(content["samples"]),
-            )
-        except UNREADABLE as error:
-            raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error

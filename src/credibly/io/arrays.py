@@ -6,6 +6,8 @@ import math
 import weakref
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -13,48 +15,106 @@ from typing import IO, Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from credibly.errors import FileFormatError, InvalidArgumentError
+from credibly._validation import require
+from credibly.errors import FileFormatError
 from credibly.io.fingerprints import digest_of_file
-from credibly.io.sources import Ids, Source
+from credibly.io.source import Ids, Source
 
 _KINDS = {"f": "floating", "i": "whole", "u": "whole", "b": "whole"}  # by NumPy's letters
+_UNREADABLE = (
+    ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile, zlib.error, SafetensorError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class _Header:
-    """What a file says of one of its arrays."""
+class Header:
+    """The name, shape and type of an array in a file."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     kind: str  # 'floating', 'whole' or 'other'
+    by_columns: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} {self.shape} {self.dtype}".strip()
 
 
-def open_array(path: Path, *, key: str | None, scale: float | None, limit: int | None) -> Source:
-    """The source of an array file, by its ending."""
-    if path.suffix.lower() == ".npy":
-        return NpyArray(path, scale=scale, limit=limit)
-    if path.suffix.lower() == ".npz":
-        return NpzArray(path, key=key, scale=scale, limit=limit)
-    return SafetensorsArray(path, key=key, scale=scale, limit=limit)
+class ArrayFile:
+    """The arrays of a file; only the rows asked for are read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.suffix = path, path.suffix.lower()
+        self._stream: tuple[IO[bytes], int] | None = None
+        with self._reading():
+            self.headers = list(self._read_headers())
+
+    def rows(self, header: Header, start: int, stop: int) -> NDArray[Any] | Tensor:
+        """Return the rows start <= row < stop of one array; ask for one array only."""
+        with self._reading():
+            if self.suffix == ".npy":
+                return cast("NDArray[Any]", self._array[start:stop])
+            if self.suffix == ".safetensors":
+                return cast("Tensor", self._tensors.get_slice(header.name)[start:stop])
+            file, offset = self._stream = self._stream or self._open(header.name)
+            dtype, shape = np.dtype(header.dtype), (stop - start, *header.shape[1:])
+            width = math.prod(header.shape[1:]) * dtype.itemsize
+            file.seek(offset + start * width)
+            return np.frombuffer(file.read((stop - start) * width), dtype).reshape(shape)
+
+    def _read_headers(self) -> Iterator[Header]:
+        if self.suffix == ".npy":
+            self._array = np.load(self.path, mmap_mode="r", allow_pickle=False)
+            if not isinstance(self._array, np.ndarray):
+                self._array.close()
+                raise FileFormatError(f"{self.path}: holds several arrays. Name it .npz.")
+            yield _numpy_header("", self._array.shape, self._array.dtype)
+        elif self.suffix == ".npz":
+            with zipfile.ZipFile(self.path) as archive:
+                for name in archive.namelist():
+                    if name.endswith(".npy"):
+                        with archive.open(name) as file:
+                            yield _read_header(name.removesuffix(".npy"), file)
+        else:
+            self._tensors = cast("Any", safe_open(self.path, "pt"))
+            for name in self._tensors.keys():  # noqa: SIM118  # not a dict
+                part = self._tensors.get_slice(name)
+                yield _torch_header(name, tuple(part.get_shape()), part.get_dtype())
+
+    def _open(self, name: str) -> tuple[IO[bytes], int]:
+        """Open an array of an archive for as long as this object lives."""
+        archive = zipfile.ZipFile(self.path)
+        file = archive.open(f"{name}.npy")
+        weakref.finalize(self, _close, file, archive)
+        _read_header(name, file)
+        return file, file.tell()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except _UNREADABLE as error:
+            if isinstance(error, FileFormatError):
+                raise
+            kind = self.suffix.removeprefix(".")
+            raise FileFormatError(f"{self.path}: not a readable {kind} file ({error}).") from error
 
 
-class _Array(Source):
-    """What the three formats share: scale, ids by number, checks of shape and type."""
+class ArraySource(Source):
+    """One array of a file, numbered by row."""
 
     def __init__(
-        self, path: Path, kind: str, header: _Header, scale: float | None, limit: int | None
+        self, path: Path, *, key: str | None, scale: float | None, limit: int | None
     ) -> None:
-        self.path, self.kind, self.header = path, kind, header
-        self.shape = header.shape[1:]
-        self.scale = scale
-        _check_array(path, header, scale)
-        self._limit(header.shape[0], limit)
+        self._file = ArrayFile(path)
+        self.path, self.kind, self.scale = path, path.suffix.lower()[1:], scale
+        self.header = _choose(path, self._file.headers, key)
+        self.shape = self.header.shape[1:]
+        _check_array(path, self.header, scale)
+        self._limit(self.header.shape[0], limit)
 
     def options(self) -> dict[str, object]:
         return {"array": self.header.name, "dtype": self.header.dtype, "scale": self.scale}
@@ -63,95 +123,8 @@ class _Array(Source):
         return digest_of_file(self.path)
 
     def _take(self, start: int, stop: int) -> tuple[Ids, Tensor]:
-        x = self._values(start, stop)
-        if x.dtype not in (torch.float32, torch.float64):
-            wide = not x.is_floating_point() and x.element_size() > 2
-            x = x.double() if wide else x.float()
+        x = _as_floats(self._file.rows(self.header, start, stop))
         return list(range(start, stop)), x if self.scale is None else x / self.scale
-
-    def _values(self, start: int, stop: int) -> Tensor:
-        raise NotImplementedError
-
-
-class NpyArray(_Array):
-    """One NumPy array, memory-mapped."""
-
-    def __init__(self, path: Path, *, scale: float | None, limit: int | None) -> None:
-        try:
-            self._array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError, OSError) as error:
-            raise FileFormatError(f"{path}: not a readable .npy array ({error}).") from error
-        if not isinstance(self._array, np.ndarray):
-            self._array.close()
-            raise FileFormatError(f"{path}: holds several arrays. Name it .npz.")
-        super().__init__(path, "npy", _numpy_header("", self._array), scale, limit)
-
-    def _values(self, start: int, stop: int) -> Tensor:
-        return _tensor(self._array[start:stop])
-
-
-class NpzArray(_Array):
-    """One array of an `.npz` archive, decompressed only as far as rows are asked for."""
-
-    def __init__(
-        self, path: Path, *, key: str | None, scale: float | None, limit: int | None
-    ) -> None:
-        self._open: tuple[IO[bytes], int] | None = None
-        found = _npz_headers(path)
-        header = _choose(path, [entry[0] for entry in found], key)
-        self._dtype, fortran = next(entry[1:] for entry in found if entry[0] == header)
-        if fortran and len(header.shape) > 1:
-            raise FileFormatError(
-                f"{path}: the array {header.name!r} lies in Fortran order and cannot be streamed. "
-                "Save it again through np.ascontiguousarray."
-            )
-        super().__init__(path, "npz", header, scale, limit)
-
-    def _values(self, start: int, stop: int) -> Tensor:
-        width = math.prod(self.shape) * self._dtype.itemsize
-        try:
-            file, offset = self._stream()
-            file.seek(offset + start * width)
-            content = file.read((stop - start) * width)
-        except (zipfile.BadZipFile, OSError, EOFError, zlib.error) as error:
-            raise FileFormatError(f"{self.path}: damaged ({error}).") from error
-        if len(content) != (stop - start) * width:
-            raise FileFormatError(f"{self.path}: the array {self.header.name!r} is cut short.")
-        flat = np.frombuffer(content, self._dtype)
-        return _tensor(flat.reshape(stop - start, *self.shape))
-
-    def _stream(self) -> tuple[IO[bytes], int]:
-        if self._open is None:
-            archive = zipfile.ZipFile(self.path)  # open as long as this source
-            file = archive.open(f"{self.header.name}.npy")
-            weakref.finalize(self, _close, file, archive)
-            _read_header(file)
-            self._open = (file, file.tell())
-        return self._open
-
-
-class SafetensorsArray(_Array):
-    """One tensor of a safetensors file, read by slices."""
-
-    def __init__(
-        self, path: Path, *, key: str | None, scale: float | None, limit: int | None
-    ) -> None:
-        from safetensors import SafetensorError, safe_open
-
-        try:
-            self._file = cast("Any", safe_open(path, "pt"))
-            slices = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise FileFormatError(f"{path}: not a readable safetensors file ({error}).") from error
-        headers = [
-            _Header(name, tuple(part.get_shape()), part.get_dtype(), _torch_kind(part.get_dtype()))
-            for name, part in slices.items()
-        ]
-        super().__init__(path, "safetensors", _choose(path, headers, key), scale, limit)
-
-    def _values(self, start: int, stop: int) -> Tensor:
-        part = self._file.get_slice(self.header.name)
-        return cast("Tensor", part[start:stop])
 
 
 def _close(*files: IO[bytes] | zipfile.ZipFile) -> None:
@@ -159,86 +132,76 @@ def _close(*files: IO[bytes] | zipfile.ZipFile) -> None:
         file.close()
 
 
-def _numpy_header(name: str, array: NDArray[Any]) -> _Header:
-    return _Header(name, array.shape, str(array.dtype), _KINDS.get(array.dtype.kind, "other"))
+def _as_floats(values: NDArray[Any] | Tensor) -> Tensor:
+    """Convert to single or double precision, from any width and byte order."""
+    if isinstance(values, np.ndarray):
+        wide = values.dtype.itemsize > (4 if values.dtype.kind == "f" else 2)
+        return torch.from_numpy(values.astype(np.float64 if wide else np.float32))
+    wide = values.element_size() > (4 if values.is_floating_point() else 2)
+    return values.to(torch.float64 if wide else torch.float32)
 
 
-def _torch_kind(name: str) -> str:
-    if name.startswith(("F", "BF")):
-        return "floating"
-    return "whole" if name.startswith(("I", "U", "BOOL")) else "other"
-
-
-def _tensor(array: NDArray[Any]) -> Tensor:
-    """A tensor of single or double precision, whatever width and byte order the file has."""
-    wide = array.dtype.itemsize > (4 if array.dtype.kind == "f" else 2)
-    return torch.from_numpy(array.astype(np.float64 if wide else np.float32))
-
-
-def _npz_headers(path: Path) -> list[tuple[_Header, np.dtype[Any], bool]]:
-    found = []
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for name in archive.namelist():
-                if name.endswith(".npy"):
-                    with archive.open(name) as file:
-                        shape, fortran, dtype = _read_header(file)
-                    kind = _KINDS.get(dtype.kind, "other")
-                    header = _Header(name.removesuffix(".npy"), shape, str(dtype), kind)
-                    found.append((header, dtype, fortran))
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError) as error:
-        raise FileFormatError(f"{path}: not a readable .npz archive ({error}).") from error
-    return found
-
-
-def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _read_header(name: str, file: IO[bytes]) -> Header:
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(file)
-    if version == (2, 0):
-        return np.lib.format.read_array_header_2_0(file)
-    message = f"version {version} of the array format, which holds no plain numbers"
-    raise ValueError(message)
+        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+    elif version == (2, 0):
+        shape, by_columns, dtype = np.lib.format.read_array_header_2_0(file)
+    else:
+        message = f"version {version} of the array format does not hold plain numbers"
+        raise ValueError(message)
+    return _numpy_header(name, shape, dtype, by_columns=by_columns)
 
 
-def _choose(path: Path, headers: list[_Header], key: str | None) -> _Header:
-    listed = "; ".join(map(str, headers)) or "no arrays"
+def _numpy_header(
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], *, by_columns: bool = False
+) -> Header:
+    kind = _KINDS.get(dtype.kind, "other")
+    return Header(name, shape, str(dtype), kind, by_columns and len(shape) > 1)
+
+
+def _torch_header(name: str, shape: tuple[int, ...], dtype: str) -> Header:
+    whole = "whole" if dtype.startswith(("I", "U", "BOOL")) else "other"
+    return Header(name, shape, dtype, "floating" if dtype.startswith(("F", "BF")) else whole)
+
+
+def _choose(path: Path, headers: list[Header], key: str | None) -> Header:
+    listed = f"one of the arrays in {path.name}: {'; '.join(map(str, headers)) or 'no arrays'}"
     if key is not None:
-        chosen = [header for header in headers if header.name == key]
-        if not chosen:
-            raise InvalidArgumentError(
-                "key", expected=f"one of the arrays in {path.name}: {listed}", got=repr(key),
-                remedy="Check the spelling.",
-            )  # fmt: skip
-        return chosen[0]
+        named = {header.name: header for header in headers}
+        require(key in named, "key", listed, repr(key), "Check the spelling.")
+        return named[key]
+    if path.suffix.lower() == ".npy":
+        return headers[0]
     batches = [header for header in headers if len(header.shape) > 1]
-    floating = [header for header in batches if header.kind == "floating"]
-    candidates = floating or batches
-    if len(candidates) != 1:
-        raise InvalidArgumentError(
-            "key",
-            expected=f"the name of one of the arrays in {path.name}: {listed}",
-            got="none",
-            remedy="Name the array of inputs; a single floating one would be taken by itself."
-            if batches
-            else "None of them is a batch (n, ...) with the sample axis first: make it one, "
-            "x[None] of a single input, x[:, None] of single numbers.",
-        )
+    candidates = [header for header in batches if header.kind == "floating"] or batches
+    remedy = (
+        "Name the array of inputs; a single floating one would be taken by itself."
+        if batches
+        else "None of them is a batch (n, ...) with the sample axis first: make it one, x[None] of "
+        "a single input, x[:, None] of single numbers."
+    )
+    require(len(candidates) == 1, "key", f"the name of {listed}", "none", remedy)
     return candidates[0]
 
 
-def _check_array(path: Path, header: _Header, scale: float | None) -> None:
+def _check_array(path: Path, header: Header, scale: float | None) -> None:
     if len(header.shape) < 2 or math.prod(header.shape[1:]) == 0:
         raise FileFormatError(
-            f"{path}: the array {header} is no batch (n, ...) with the sample axis first."
+            f"{path}: the array {header} is not a batch (n, ...) with the sample axis first."
         )
     if header.kind == "other":
         raise FileFormatError(f"{path}: the array {header} does not hold real numbers.")
-    if header.kind == "whole" and scale is None:
-        raise InvalidArgumentError(
-            "scale",
-            expected="a number that whole numbers are divided by, as the model was trained",
-            got=f"none, for the array {header} in {path.name}",
-            remedy="Pass scale=255 (--scale 255) for bytes that become [0, 1], or scale=1 to take "
-            "the numbers as they are. It is never guessed.",
+    if header.by_columns and path.suffix.lower() == ".npz":
+        raise FileFormatError(
+            f"{path}: the array {header.name!r} is in Fortran order and cannot be streamed. Save "
+            "it again through np.ascontiguousarray."
         )
+    require(
+        header.kind != "whole" or scale is not None,
+        "scale",
+        "a number to divide the whole numbers by, as the model was trained",
+        f"none, for the array {header} in {path.name}",
+        "Pass scale=255 (--scale 255) for bytes that become [0, 1], or scale=1 to take the numbers "
+        "as they are. It is never guessed.",
+    )

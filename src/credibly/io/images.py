@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from credibly.errors import FileFormatError, InvalidArgumentError, MissingExtraError
+from credibly._validation import require, whole_number
+from credibly.errors import FileFormatError, MissingExtraError
 from credibly.io.fingerprints import digest_of_file, digest_of_parts
-from credibly.io.sources import Ids, Mode, Source
-from credibly.types import whole_number
+from credibly.io.source import Ids, Source
+from credibly.types import CPU
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 ENDINGS = (
     ".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm",
 )  # fmt: skip
+Mode = Literal["grey", "rgb"]
 _GREY = ("1", "L", "LA", "La", "I;16", "I;16B", "I;16L")
 
 
@@ -39,7 +41,12 @@ class ImageFolder(Source):
         mode: Mode | None,
         limit: int | None,
     ) -> None:
-        _pillow()
+        try:
+            import PIL.Image  # noqa: F401
+        except ImportError as error:
+            raise MissingExtraError(
+                package="pillow", extra="images", purpose="A folder of images"
+            ) from error
         self.path, self.kind, self.mode = path, "images", mode
         self.size = _size(size)
         self._names = sorted(
@@ -56,13 +63,13 @@ class ImageFolder(Source):
         return {"size": None if self.size is None else list(self.size), "mode": self.mode}
 
     def fingerprint(self) -> str:
-        """SHA-256 over the paths and contents of all images."""
+        """Return the SHA-256 over the paths and contents of all images."""
         names = self._names[: len(self)]
         return digest_of_parts((name, digest_of_file(self.path / name)) for name in names)
 
     def _take(self, start: int, stop: int) -> tuple[Ids, Tensor]:
         names = self._names[start:stop]
-        rows = torch.full((len(names), *self.shape), torch.nan)
+        rows = torch.full((len(names), *self.shape), torch.nan, device=CPU)
         for row, name in zip(rows, names, strict=True):
             pixels = self._pixels(name)
             if pixels is not None and pixels.shape == row.shape:
@@ -76,15 +83,14 @@ class ImageFolder(Source):
         return None
 
     def _common_shape(self) -> tuple[int, ...]:
-        """Shape of every image, from the headers alone; broken ones have no say."""
+        """Return the shape of every image, from the headers alone; broken ones are skipped."""
         if self.size is not None and self.mode is not None:
             return (1 if self.mode == "grey" else 3, *self.size)
-        first: tuple[str, tuple[int, ...]] | None = None
-        for name in self._names[: len(self)]:
-            shape = self._header_shape(name)
-            if first is None and shape is not None:
-                first = (name, shape)
-            if first is not None and shape is not None and shape != first[1]:
+        shapes = ((name, self._header_shape(name)) for name in self._names[: len(self)])
+        found = ((name, shape) for name, shape in shapes if shape is not None)
+        first = next(found, None)
+        for name, shape in found:
+            if first is not None and shape != first[1]:
                 raise FileFormatError(
                     f"{self.path}: the images differ: {first[0]} is {first[1]}, {name} is {shape} "
                     "(channels, height, width). Pass size=(height, width) (--size HEIGHTxWIDTH) "
@@ -102,23 +108,14 @@ class ImageFolder(Source):
             return (channels, *(self.size or (image.height, image.width)))
 
 
-def _pillow() -> None:
-    try:
-        import PIL.Image  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(
-            package="pillow", extra="images", purpose="A folder of images"
-        ) from error
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[Image | None]:
-    """The image, or None where it cannot be read; errors while it is decoded end here, too."""
+    """Open an image, or give None if it cannot be read; errors of decoding end here, too."""
     from PIL import Image
 
     try:
         image = Image.open(path)
-    except Exception:  # noqa: BLE001  # decoders raise whatever a broken file makes them raise
+    except Exception:  # noqa: BLE001  # decoders may raise anything
         yield None
         return
     try:
@@ -135,17 +132,17 @@ def _own_mode(image: Image) -> Mode:
 def _channels_first(image: Image, mode: Mode, size: tuple[int, int] | None) -> Tensor:
     from PIL import Image as pil  # noqa: N813
 
-    if image.mode.startswith("I;16"):
-        grey = pil.fromarray(np.asarray(image).astype(np.float32) / 65535)
-        if size is not None:
-            grey = grey.resize((size[1], size[0]), pil.Resampling.BILINEAR)
-        pixels = torch.from_numpy(np.array(grey)).unsqueeze(0)
-        return pixels if mode == "grey" else pixels.expand(3, -1, -1)
-    converted = image.convert("L" if mode == "grey" else "RGB")
+    deep = image.mode.startswith("I;16")
+    if deep:
+        image = pil.fromarray(np.asarray(image).astype(np.float32) / 65535)
+    else:
+        image = image.convert("L" if mode == "grey" else "RGB")
     if size is not None:
-        converted = converted.resize((size[1], size[0]), pil.Resampling.BILINEAR)
-    pixels = torch.from_numpy(np.array(converted)).float() / 255
-    return pixels.unsqueeze(0) if mode == "grey" else pixels.permute(2, 0, 1)
+        image = image.resize((size[1], size[0]), pil.Resampling.BILINEAR)
+    pixels = torch.from_numpy(np.array(image)).float() / (1 if deep else 255)
+    if pixels.dim() == 3:
+        return pixels.permute(2, 0, 1)
+    return pixels.unsqueeze(0) if mode == "grey" else pixels.expand(3, -1, -1)
 
 
 def _size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
@@ -153,11 +150,8 @@ def _size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
         return None
     pair = tuple(size) if isinstance(size, tuple | list) else (size, size)
     numbers = [whole_number(value) for value in pair]
-    if len(numbers) != 2 or any(number is None or number < 1 for number in numbers):
-        raise InvalidArgumentError(
-            "size",
-            expected="(height, width) in pixels, or one number for squares",
-            got=repr(size),
-            remedy="Pass what the model was trained on, for example size=224.",
-        )
+    good = len(numbers) == 2 and all(number is not None and number > 0 for number in numbers)
+    expected = "(height, width) in pixels, or one number for squares"
+    remedy = "Pass what the model was trained on, for example size=224."
+    require(good, "size", expected, repr(size), remedy)
     return int(pair[0]), int(pair[1])

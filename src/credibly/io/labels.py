@@ -12,65 +12,54 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from credibly.errors import (
-    CrediblyWarning,
-    FileFormatError,
-    InvalidArgumentError,
-    MissingExtraError,
-)
-from credibly.io.sources import ARRAYS, TABLES
+from credibly._validation import require
+from credibly.errors import CrediblyWarning, FileFormatError, InvalidArgumentError
+from credibly.io.arrays import ArrayFile
+from credibly.io.columns import list_names
+from credibly.io.source import ARRAYS, TABLES
+from credibly.io.tables import TableFile
 
-_FORMS = "a file or an array or column of one: labels.npy, arrays.npz:labels, table.csv:label"
+_REMEDY = (
+    "Pass --labels and a file or an array or column of one: labels.npy, arrays.npz:labels, "
+    "table.csv:label."
+)
 _USUAL = ("labels", "label", "y", "target", "class")
 
 
 def label_place(spec: str | None, data: Path) -> tuple[Path, str | None]:
-    """The file and the key that words mean: FILE, FILE:KEY, or a KEY of the data themselves.
+    """Return the file and the key that a spec means: FILE, FILE:KEY, or a KEY of the data.
 
     None is the key 'labels' of the data, if they can have one.
     """
     holds = data.is_file() and data.suffix.lower() in (*ARRAYS[1:], *TABLES)
     if spec is None:
-        if holds:
-            return data, _USUAL[0]
-        raise InvalidArgumentError(
-            "labels",
-            expected=f"the true classes, which {data.name} does not hold",
-            got="none",
-            remedy=f"Pass --labels and {_FORMS}.",
-        )
-    if Path(spec).is_file():
-        return Path(spec), None
+        lacking = f"the true classes, which {data.name} does not hold"
+        require(holds, "labels", lacking, "none", _REMEDY)
+        return data, _USUAL[0]
     file, colon, key = spec.rpartition(":")
-    if colon and Path(file).is_file():
-        return Path(file), key
-    named = Path(spec).suffix.lower() in (*ARRAYS, *TABLES)  # a file that is not there
-    if not colon and not named and holds:
-        return data, spec
-    missing = file if colon and len(file) > 1 else spec
-    if Path(missing).suffix.lower() in (*ARRAYS, *TABLES) and not Path(missing).exists():
+    for path, name in ((spec, None), (file, key)):
+        if path and Path(path).is_file():
+            return Path(path), name
+    missing = Path(file if len(file) > 1 else spec)  # C:\labels.npy has a colon, too
+    if missing.suffix.lower() in (*ARRAYS, *TABLES) and not missing.exists():
         raise FileFormatError(f"{missing}: no such file of labels.")
-    raise InvalidArgumentError(
-        "labels",
-        expected="a file, FILE:KEY, or an array or column of the data",
-        got=repr(spec),
-        remedy=f"Pass --labels and {_FORMS}.",
-    )
+    wanted = "a file, FILE:KEY, or an array or column of the data"
+    require(holds and not colon, "labels", wanted, repr(spec), _REMEDY)
+    return data, spec
 
 
 def read_labels(path: Path, key: str | None, *, classes: Sequence[str] | int) -> Tensor:
-    """Numbers of classes (n,).
+    """Read class numbers (n,).
 
-    Whole numbers count the classes from 0; where some do not, but all are names of classes (1 and
-    2, say), they are taken as names.
+    Whole numbers count the classes from 0. If some do not, but all are names of classes (1 and 2,
+    for example), they are taken as names.
 
     Args:
         path: `.npy`, `.npz`, `.safetensors`, `.csv`, `.tsv` or `.parquet`.
-        key: the array or column; where there is only one, or one of a usual name, it needs none.
-        classes: names of the classes, in whose order they are numbered, or how many there are.
+        key: the array or column; not needed if there is only one, or one of a usual name.
+        classes: names of the classes in the order of their numbers, or how many there are.
     """
-    values = raw_labels(path, key)
-    numbers = _as_numbers(values, classes, path)
+    numbers = _as_numbers(raw_labels(path, key), classes, path)
     count = classes if isinstance(classes, int) else len(classes)
     wrong = (numbers < 0) | (numbers >= count)
     if bool(wrong.any()):
@@ -80,19 +69,53 @@ def read_labels(path: Path, key: str | None, *, classes: Sequence[str] | int) ->
             expected=f"classes from 0 to {count - 1}",
             got=f"{int(numbers[wrong][0])} in {path.name}",
             remedy="Classes are counted from 0, in the order of the model's outputs."
-            + (" Leave out rows without a label, of the data too." if only_below else ""),
+            + (" Leave out rows without a label, also from the data." if only_below else ""),
         )
     return torch.from_numpy(numbers)
 
 
 def raw_labels(path: Path, key: str | None) -> NDArray[Any]:
-    """Numbers or names as they are in the file (n,)."""
-    values = _values(path, key)
+    """Read numbers or names as they are in the file (n,)."""
+    suffix = path.suffix.lower()
+    if suffix in TABLES:
+        values = _read_column(path, key)
+    elif suffix in ARRAYS:
+        values = _read_array(path, key)
+    else:
+        known = ", ".join((*ARRAYS, *TABLES))
+        raise FileFormatError(f"{path}: unknown format of labels; credibly reads {known}.")
     if values.ndim != 1 or len(values) == 0:
         raise FileFormatError(
-            f"{path}: labels have shape {values.shape}; one number or name a row is needed."
+            f"{path}: labels have shape {values.shape}; expected one number or name per row."
         )
     return values
+
+
+def _read_array(path: Path, key: str | None) -> NDArray[Any]:
+    file = ArrayFile(path)
+    headers = {header.name: header for header in file.headers}
+    if path.suffix.lower() == ".npy" and key is not None:
+        raise FileFormatError(f"{path}: holds one array, without a name; there is no {key!r}.")
+    header = headers[_choose(path, key, list(headers))]
+    return np.asarray(file.rows(header, 0, header.shape[0] if header.shape else 1))
+
+
+def _read_column(path: Path, key: str | None) -> NDArray[Any]:
+    file = TableFile(path)
+    values = file.read([_choose(path, key, file.names)]).column(0).to_pylist()
+    empty = np.array([value is None for value in values])
+    if bool(empty.any()):
+        raise FileFormatError(f"{path}: {_describe_missing(empty, 'missing')}")
+    return np.asarray(values)
+
+
+def _choose(path: Path, key: str | None, names: list[str]) -> str:
+    usual = names if len(names) == 1 else [name for name in _USUAL if name in names]
+    chosen = next(iter(usual), None) if key is None else key
+    expected = f"one of {list_names(names)} in {path.name}"
+    got = "none" if key is None else repr(key)
+    require(chosen in names, "labels", expected, got, f"Pass --labels {path}:NAME.")
+    return str(chosen)
 
 
 def _as_numbers(values: NDArray[Any], classes: Sequence[str] | int, path: Path) -> NDArray[Any]:
@@ -102,33 +125,33 @@ def _as_numbers(values: NDArray[Any], classes: Sequence[str] | int, path: Path) 
         whole = np.isfinite(values) & (values == np.floor(values))
         if bool(whole.all()):
             return _by_numeric_name(values.astype(np.int64), classes)
-        raise FileFormatError(f"{path}: {_missing(~whole, 'missing, or no whole numbers')}")
+        missing = _describe_missing(~whole, "missing, or not whole numbers")
+        raise FileFormatError(f"{path}: {missing}")
     words = [str(value).strip() for value in values.tolist()]
     names = {} if isinstance(classes, int) else {name: k for k, name in enumerate(classes)}
     unknown = sorted({word for word in words if word not in names})
     if not unknown:
         return np.array([names[word] for word in words], dtype=np.int64)
-    if all(word.isdecimal() for word in words):
-        return _by_numeric_name(np.array([int(word) for word in words], dtype=np.int64), classes)
-    raise InvalidArgumentError(
+    require(
+        all(word.isdecimal() for word in words),
         "labels",
-        expected=f"names of classes: {', '.join(names) or 'the model has none'}",
-        got=f"{', '.join(map(repr, unknown[:4]))} in {path.name}",
-        remedy="Name the classes (--classes), or write numbers from 0.",
+        f"names of classes: {', '.join(names) or 'the model has none'}",
+        f"{', '.join(map(repr, unknown[:4]))} in {path.name}",
+        "Name the classes (--classes), or write numbers from 0.",
     )
+    return _by_numeric_name(np.array([int(word) for word in words], dtype=np.int64), classes)
 
 
-def _missing(rows: NDArray[np.bool_], what: str) -> str:
-    """How many labels are unusable, where the first is, and what to do."""
+def _describe_missing(rows: NDArray[np.bool_], what: str) -> str:
     count = int(rows.sum())
     return (
         f"{count} of {len(rows)} labels {'is' if count == 1 else 'are'} {what}, first in row "
-        f"{int(rows.argmax())} (counted from 0). Leave out such rows, of the data too."
+        f"{int(rows.argmax())} (counted from 0). Leave out such rows, also from the data."
     )
 
 
 def _by_numeric_name(numbers: NDArray[Any], classes: Sequence[str] | int) -> NDArray[Any]:
-    """The same labels, or the classes that they name, where the names are whole numbers."""
+    """Return the labels, or the classes that they name if the names are whole numbers."""
     if isinstance(classes, int):
         return numbers
     names = {_whole(name): k for k, name in enumerate(classes)}
@@ -148,84 +171,9 @@ def _by_numeric_name(numbers: NDArray[Any], classes: Sequence[str] | int) -> NDA
 
 
 def _whole(name: str) -> int | None:
-    """A name such as '2' or '2.0' as a number; None for words."""
+    """Return a name such as '2' or '2.0' as a number, or None."""
     try:
         number = float(name)
     except ValueError:
         return None
     return int(number) if number.is_integer() else None
-
-
-def _values(path: Path, key: str | None) -> NDArray[Any]:
-    suffix = path.suffix.lower()
-    try:
-        if suffix == ".npy":
-            if key is not None:
-                raise FileFormatError(f"{path}: holds one array; there is no {key!r} in it.")
-            return np.asarray(np.load(path, allow_pickle=False))
-        if suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
-                return np.asarray(arrays[_chosen(path, key, list(arrays.keys()))])
-        if suffix == ".safetensors":
-            from safetensors import safe_open
-
-            with safe_open(path, "np") as file:
-                return np.asarray(file.get_tensor(_chosen(path, key, list(file.keys()))))
-    except (ValueError, OSError, EOFError) as error:
-        if isinstance(error, FileFormatError | InvalidArgumentError):
-            raise
-        raise FileFormatError(f"{path}: not a readable file of labels ({error}).") from error
-    if suffix in TABLES:
-        return _column(path, key)
-    raise FileFormatError(
-        f"{path}: unknown format of labels; credibly reads {', '.join((*ARRAYS, *TABLES))}."
-    )
-
-
-def _column(path: Path, key: str | None) -> NDArray[Any]:
-    try:
-        import pyarrow as pa
-        from pyarrow import csv, parquet
-    except ImportError as error:
-        raise MissingExtraError(
-            package="pyarrow", extra="table", purpose="A table of labels"
-        ) from error
-    try:
-        if path.suffix.lower() == ".parquet":
-            table = parquet.read_table(path)
-        else:
-            comma = "\t" if path.suffix.lower() == ".tsv" else ","
-            table = csv.read_csv(path, parse_options=csv.ParseOptions(delimiter=comma))
-    except (pa.ArrowException, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise FileFormatError(f"{path}: not a readable table ({reason}).") from error
-    column = table.column(_chosen(path, key, table.column_names))
-    if column.null_count:
-        empty = np.array([value is None for value in column.to_pylist()])
-        raise FileFormatError(f"{path}: {_missing(empty, 'missing')}")
-    return np.asarray(column.to_pylist())
-
-
-def _chosen(path: Path, key: str | None, names: list[str]) -> str:
-    usual = names if len(names) == 1 else [name for name in _USUAL if name in names]
-    if key in names or (key is None and usual):
-        return key or usual[0]
-    raise InvalidArgumentError(
-        "labels",
-        expected=f"one of {_likely_first(names)} in {path.name}",
-        got="none" if key is None else repr(key),
-        remedy=f"Pass --labels {path}:NAME.",
-    )
-
-
-def _likely_first(names: list[str], most: int = 8) -> str:
-    """A few names, first those that sound like labels, then the last one, then the others."""
-    ordered = sorted(names, key=lambda name: (not _sounds_like_labels(name), name != names[-1]))
-    shown = names if len(names) <= most else ordered[:most]
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(shown) + more
-
-
-def _sounds_like_labels(name: str) -> bool:
-    lower = name.lower()
-    return lower in _USUAL or any(word in lower for word in ("label", "target", "class", "truth"))

@@ -13,39 +13,34 @@ from typing import Any
 import torch
 from torch import nn
 
-from credibly.errors import FileFormatError, InvalidArgumentError, MissingExtraError, ModelError
-from credibly.io.fingerprints import digest_of_file, digest_of_parts
-from credibly.io.models import LoadedClassifier, Wanted
-from credibly.io.python_models import as_preprocess
+from credibly.adapters.sklearn.dispatch import inside_of, refuse_flat
+from credibly.adapters.sklearn.twin import from_sklearn
+from credibly.errors import FileFormatError, MissingExtraError, ModelError
+from credibly.io.fingerprints import digest_of_file
+from credibly.io.loaded import LoadedClassifier, Parts, Wanted
+from credibly.io.python_models import wrap
 from credibly.model.classifier import Classifier
 from credibly.model.losses import resolve_loss
 
-_OPEN = "pass trusted=True (--unsafe-pickle) only if you made the file or trust who did"
+_TRUST = "pass trusted=True (--unsafe-pickle) only if you made the file or trust who did"
 
 
 def load_program(path: Path, wanted: Wanted) -> LoadedClassifier:
-    """A `.pt2` program. torch unpickles and evaluates parts of such files, so trust is asked."""
+    """Load a `.pt2` program. torch unpickles and evaluates parts of it, so it must be trusted."""
     if wanted.trusted is not True:
         raise FileFormatError(
             f"{path}: opening a .pt2 file can run code that is hidden in it (torch.export.load "
-            f"unpickles constants and evaluates expressions); {_OPEN}."
+            f"unpickles constants and evaluates expressions); {_TRUST}."
         )
     _refuse(path, wanted, "dtype", "device")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns of its own internals here
+            warnings.simplefilter("ignore")  # about torch's own internals
             program = torch.export.load(path)
     except Exception as error:
-        raise FileFormatError(f"{path}: torch.export.load failed ({_short(error)}).") from error
+        raise FileFormatError(f"{path}: torch.export.load failed ({_shorten(error)}).") from error
     _check_dynamic_batch(path, program)
-    preprocess, parts = as_preprocess(wanted)
-    classifier = Classifier(
-        program,
-        preprocess=preprocess,
-        classes=wanted.classes,
-        loss=wanted.loss or "cross_entropy",
-        outputs=wanted.outputs or "logits",
-    )
+    classifier, parts = wrap(program, wanted)
     return _loaded(classifier, "torch.export", path, "torch.export program", parts)
 
 
@@ -69,15 +64,15 @@ def _check_dynamic_batch(path: Path, program: torch.export.ExportedProgram) -> N
 
 
 def load_skops(path: Path, wanted: Wanted) -> LoadedClassifier:
-    """A fitted model in skops format, of types that are known or named as trusted."""
-    io = _extra("skops.io", "skops")
+    """Load a fitted model in skops format, made of types that are known or named as trusted."""
+    io = _import("skops.io", "skops")
     try:
         unknown = io.get_untrusted_types(file=path)
         trusted = unknown if wanted.trusted is True else list(wanted.trusted or ())
         refused = [name for name in unknown if name not in trusted]
         estimator = None if refused else io.load(path, trusted=trusted)
     except Exception as error:
-        raise FileFormatError(f"{path}: not a readable skops file ({_short(error)}).") from error
+        raise FileFormatError(f"{path}: not a readable skops file ({_shorten(error)}).") from error
     if refused:
         _refuse_flat(path)  # which no trust would help
         flags = " ".join(f"--trust {name}" for name in refused)
@@ -85,25 +80,21 @@ def load_skops(path: Path, wanted: Wanted) -> LoadedClassifier:
             f"{path}: holds types that skops does not know to be harmless: {', '.join(refused)}. "
             f"If you trust them, pass trusted={refused!r} ({flags})."
         )
-    return _fitted(estimator, "skops", path, wanted)
+    return _convert(estimator, "skops", path, wanted)
 
 
 def _refuse_flat(path: Path) -> None:
-    """Refuse a forest and its like by the names in the file, of which nothing is made."""
-    from credibly.adapters.sklearn.dispatch import refuse_flat
-
+    """Refuse a forest and the like by the class names in the file, without loading it."""
     with suppress(KeyError, TypeError, IndexError, ValueError), zipfile.ZipFile(path) as archive:
         node = json.loads(archive.read("schema.json"))
-        while (inner := _last_part(node)) is not None:
+        while (inner := _find_deciding(node)) is not None:
             node = inner
         if node["__module__"].split(".")[0] == "sklearn":
             refuse_flat(node["__class__"])
 
 
-def _last_part(node: Any) -> Any:
-    """What decides in a pipeline, a search or a freezer, as skops writes them; else None."""
-    from credibly.adapters.sklearn.dispatch import inside_of
-
+def _find_deciding(node: Any) -> Any:
+    """Return the part that decides in a pipeline, a search or a freezer of skops, else None."""
     if node["__class__"] == "Pipeline":
         return node["content"]["content"]["steps"]["content"][-1]["content"][1]
     attribute = inside_of(node["__class__"])
@@ -111,61 +102,47 @@ def _last_part(node: Any) -> Any:
 
 
 def load_pickled(path: Path, wanted: Wanted) -> LoadedClassifier:
-    """A pickled model. Opening it runs whatever code it holds, so trust is asked."""
+    """Load a pickled model. That runs any code in the file, so it must be trusted."""
     if wanted.trusted is not True:
         raise FileFormatError(
-            f"{path}: a pickle runs code when it is opened; {_OPEN}. Better, save the fitted "
+            f"{path}: a pickle runs code when it is opened; {_TRUST}. Better, save the fitted "
             "model with skops.io.dump(model, 'model.skops'), which runs nothing."
         )
-    joblib = _extra("joblib", "joblib")
+    joblib = _import("joblib", "joblib")
     try:
         estimator = joblib.load(path)
     except Exception as error:
-        raise FileFormatError(f"{path}: cannot be unpickled ({_short(error)}).") from error
-    return _fitted(estimator, "pickle", path, wanted)
+        raise FileFormatError(f"{path}: cannot be unpickled ({_shorten(error)}).") from error
+    return _convert(estimator, "pickle", path, wanted)
 
 
-def _fitted(estimator: Any, kind: str, path: Path, wanted: Wanted) -> LoadedClassifier:
-    """The twin of a fitted scikit-learn model, in torch."""
+def _convert(estimator: Any, kind: str, path: Path, wanted: Wanted) -> LoadedClassifier:
+    """Convert a fitted scikit-learn model to torch."""
     if isinstance(estimator, nn.Module):
         raise FileFormatError(f"{path}: holds a torch module. Name its factory and pass --weights.")
     _refuse(path, wanted, "outputs", "device", "preprocess")
-    try:
-        from credibly.adapters.sklearn import from_sklearn  # type: ignore[import-not-found,unused-ignore]
-    except ImportError as error:
-        raise MissingExtraError(
-            package="scikit-learn", extra="sklearn", purpose="A fitted scikit-learn model"
-        ) from error
     loss = None if wanted.loss is None else resolve_loss(wanted.loss)
-    classifier = from_sklearn(estimator, loss=loss, dtype=wanted.dtype or torch.float64)
+    clf = from_sklearn(estimator, loss=loss, dtype=wanted.dtype or torch.float64)
     if wanted.classes is not None:
-        classifier = _renamed(classifier, wanted)
-    return _loaded(classifier, kind, path, f"scikit-learn {type(estimator).__name__}", [])
-
-
-def _renamed(classifier: Classifier, wanted: Wanted) -> Classifier:
-    return Classifier(
-        classifier.net,
-        preprocess=classifier.preprocess,
-        classes=wanted.classes,
-        loss=classifier.loss,
-        outputs=classifier.outputs,
-        device=classifier.device,
-        dtype=classifier.dtype,
-    )
+        clf = Classifier(
+            clf.net,
+            preprocess=clf.preprocess,
+            classes=wanted.classes,
+            loss=clf.loss,
+            outputs=clf.outputs,
+            device=clf.device,
+            dtype=clf.dtype,
+        )
+    return _loaded(clf, kind, path, f"scikit-learn {type(estimator).__name__}", ())
 
 
 def _refuse(path: Path, wanted: Wanted, *names: str) -> None:
-    for name in wanted.given(*names):
-        raise InvalidArgumentError(
-            name,
-            expected=f"no such setting with the file {path.name}, which fixes it",
-            got=repr(getattr(wanted, name)),
-            remedy="Leave it out, or write a factory and pass package.module:factory.",
-        )
+    remedy = "Leave it out, or write a factory and pass package.module:factory."
+    expected = f"no such setting with the file {path.name}, which fixes it"
+    wanted.refuse(*names, expected=expected, remedy=remedy)
 
 
-def _extra(module: str, package: str) -> Any:
+def _import(module: str, package: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -174,15 +151,14 @@ def _extra(module: str, package: str) -> Any:
         ) from error
 
 
-def _short(error: Exception) -> str:
-    """The first line of an error, which for torch may be pages long."""
+def _shorten(error: Exception) -> str:
+    """Return the first line of an error, which for torch may be pages long."""
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"[:300]
 
 
 def _loaded(
-    classifier: Classifier, kind: str, path: Path, what: str, parts: list[tuple[str, str]]
+    classifier: Classifier, kind: str, path: Path, what: str, parts: Parts
 ) -> LoadedClassifier:
     every = (("file", digest_of_file(path)), *parts)
-    description = f"{what} from {path.name}"
-    return LoadedClassifier(classifier, kind, digest_of_parts(every), description, parts=every)
+    return LoadedClassifier(classifier, kind, f"{what} from {path.name}", every)

@@ -6,68 +6,64 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from torch import Tensor, nn
+from safetensors.torch import load_model
+from torch import nn
 
+from credibly._validation import require
 from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, ModelError
+from credibly.io.files import load_tensors
 from credibly.io.fingerprints import (
     FROM_FILE,
     digest_of_classifier,
     digest_of_file,
     digest_of_parts,
 )
-from credibly.io.models import REMEDIES, LoadedClassifier, Wanted
+from credibly.io.loaded import LoadedClassifier, Parts, Wanted, refuse_format
 from credibly.model.classifier import Classifier
 from credibly.model.losses import Loss
 
 
 def load_python(spec: str, wanted: Wanted) -> LoadedClassifier:
-    """Import what `spec` names, call it if it is a factory, and wrap what it gives."""
-    if wanted.weights is not None:
-        _check_weights_file(wanted.weights)  # before code is run that may take its time
-    found, home = imported(spec)
-    made, notes = _made(found, spec, filled_later=wanted.weights is not None)
-    if isinstance(made, Classifier):
-        _refuse_settings(spec, wanted)
-        return _loaded(made, spec, [("code", _code(home))], notes)
-    if not callable(made):
-        raise ModelError(
-            f"{spec} is a {type(made).__name__}, not a model",
-            remedy="Name an nn.Module, a credibly.Classifier, or a factory of one.",
-        )
-    if wanted.weights is not None:
-        notes += _load_weights(made, wanted.weights, spec)
-    if isinstance(made, nn.Module):
-        made = _moved(made, wanted)
-    preprocess, parts = as_preprocess(wanted)
-    classifier = Classifier(
-        made,
-        preprocess=preprocess,
-        classes=wanted.classes,
-        loss=wanted.loss or "cross_entropy",
-        outputs=wanted.outputs or "logits",
-        device=wanted.device,
-        dtype=wanted.dtype,
-    )
-    return _loaded(classifier, spec, [("code", _code(home)), *parts], notes)
+    """Import what `spec` names, call it if it is a factory, and wrap the result."""
+    if wanted.weights is not None:  # checked before code is run that may take its time
+        refuse_format(wanted.weights, allowed=".safetensors")
+        if not wanted.weights.is_file():
+            raise FileFormatError(f"{wanted.weights}: no such file of weights.")
+    found, code = import_spec(spec)
+    model, notes = _make(found, spec, wanted)
+    more: Parts = ()
+    if isinstance(model, Classifier):
+        settings = ("weights", "outputs", "loss", "classes", "preprocess", "dtype", "device")
+        expected = "no such setting with a Classifier, which is taken as it is"
+        remedy = f"Set it where {spec} makes the Classifier."
+        wanted.refuse(*settings, expected=expected, remedy=remedy)
+        clf = model
+    else:
+        clf, more = wrap(model, wanted)
+    weights = digest_of_classifier(clf) or "none"
+    parts = (("name", spec.rpartition(":")[2]), ("weights", weights), ("code", code), *more)
+    description = f"{type(clf.net).__name__} from {spec}"
+    return LoadedClassifier(clf, "python", description, parts, tuple(notes))
 
 
-def imported(spec: str) -> tuple[object, ModuleType]:
-    """What a spec names, and the module it lives in."""
+def import_spec(spec: str) -> tuple[object, str]:
+    """Return what a spec names, and a digest of the file it is in."""
     place, _, attribute = spec.rpartition(":")
-    if not place or not attribute.isidentifier():
-        raise InvalidArgumentError(
-            "spec",
-            expected="package.module:attribute or path/to/file.py:attribute",
-            got=repr(spec),
-            remedy="For example credibly.data.sample:classifier.",
-        )
+    require(
+        bool(place) and attribute.isidentifier(),
+        "spec",
+        "package.module:attribute or path/to/file.py:attribute",
+        repr(spec),
+        "For example credibly.data.sample:classifier.",
+    )
     try:
-        module = _from_file(Path(place)) if place.endswith(".py") else _by_name(place)
+        from_file = place.endswith(".py")
+        module = _import_file(Path(place)) if from_file else importlib.import_module(place)
     except CrediblyError:
         raise
     except Exception as error:
@@ -81,33 +77,36 @@ def imported(spec: str) -> tuple[object, ModuleType]:
             f"{place} has no attribute {attribute!r}",
             remedy=f"It has {', '.join(public[:12]) or 'none'}.",
         )
-    return getattr(module, attribute), module
+    file = getattr(module, "__file__", None)
+    code = digest_of_file(file) if file and Path(file).is_file() else "none"
+    return getattr(module, attribute), code
 
 
-def as_preprocess(
-    wanted: Wanted,
-) -> tuple[Callable[[Tensor], Tensor] | None, list[tuple[str, str]]]:
-    """The preprocess as a function, and what identifies its code."""
-    if not isinstance(wanted.preprocess, str):
-        return wanted.preprocess, []
-    found, home = imported(wanted.preprocess)
-    if not callable(found):
-        raise InvalidArgumentError(
-            "preprocess",
-            expected="the name of a function from a batch to a batch",
-            got=f"{wanted.preprocess}, a {type(found).__name__}",
-            remedy="It is applied to every batch before the model.",
-        )
-    name = wanted.preprocess.rpartition(":")[2]
-    parts = [("preprocess name", name), ("preprocess code", _code(home))]
-    return found, parts  # any callable: its answers are checked where it is used
+def wrap(net: Any, wanted: Wanted) -> tuple[Classifier, Parts]:
+    """Make a classifier of a network; return also what identifies the code of `preprocess`."""
+    preprocess: Any = wanted.preprocess
+    parts: Parts = ()
+    if isinstance(preprocess, str):
+        name = preprocess
+        preprocess, code = import_spec(name)
+        expected = "the name of a function from a batch to a batch"
+        got = f"{name}, a {type(preprocess).__name__}"
+        remedy = "It is applied to every batch before the model."
+        require(callable(preprocess), "preprocess", expected, got, remedy)
+        parts = (("preprocess name", name.rpartition(":")[2]), ("preprocess code", code))
+    clf = Classifier(
+        net,
+        preprocess=preprocess,
+        classes=wanted.classes,
+        loss=wanted.loss or "cross_entropy",
+        outputs=wanted.outputs or "logits",
+        device=wanted.device,
+        dtype=wanted.dtype,
+    )
+    return clf, parts
 
 
-def _by_name(name: str) -> ModuleType:
-    return importlib.import_module(name)
-
-
-def _from_file(path: Path) -> ModuleType:
+def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise FileFormatError(f"{path}: no such file.")
     resolved = path.resolve()
@@ -116,44 +115,45 @@ def _from_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise FileFormatError(f"{path}: not a Python file.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and the like look their module up
-    with _beside(resolved.parent):
+    sys.modules[name] = module  # dataclasses, for one, look up their module
+    folder = str(resolved.parent)
+    sys.path.insert(0, folder)  # the file may import its neighbours, as if it were run
+    try:
         spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(folder)
     return module
 
 
-@contextmanager
-def _beside(folder: Path) -> Iterator[None]:
-    """Let a file import its neighbours, as it could if it were run."""
-    sys.path.insert(0, str(folder))
+def _make(found: object, spec: str, wanted: Wanted) -> tuple[Any, list[str]]:
+    """Return the model: call a factory, load the weights, move it to its device."""
+    notes = []
+    model = found
+    ready = isinstance(found, nn.Module | Classifier | Loss)
+    if not ready and (inspect.isclass(found) or inspect.isroutine(found)):
+        model = _call(found, spec, check_random=wanted.weights is None)
+        if isinstance(model, nn.Module) and any(part.training for part in model.modules()):
+            model.eval()
+            notes.append("the factory's module was in training mode; .eval() was called on it")
+    if not callable(model) and not isinstance(model, Classifier):
+        raise ModelError(
+            f"{spec} is a {type(model).__name__}, not a model",
+            remedy="Name an nn.Module, a credibly.Classifier, or a factory of one.",
+        )
+    if wanted.weights is not None and not isinstance(model, Classifier):
+        notes.append(_load_weights(model, wanted.weights, spec))
+    return _move(model, wanted) if isinstance(model, nn.Module) else model, notes
+
+
+def _call(factory: Callable[[], object], spec: str, *, check_random: bool) -> object:
+    """Call a factory; weights that differ in a second call are random, and are refused."""
     try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
-
-
-def _made(found: object, spec: str, *, filled_later: bool) -> tuple[object, list[str]]:
-    """The model itself: a factory is called, and a module that it made is put into eval mode."""
-    if isinstance(found, nn.Module | Classifier | Loss):
-        return found, []
-    if not (inspect.isclass(found) or inspect.isroutine(found)):
-        return found, []
-    made = _called(found, spec)
-    if not filled_later:
-        once = _some_weights(made)
-        if once:
-            del made  # two copies of a large model may be too much
-            made = _called(found, spec)
-            _refuse_random(once, made, spec)
-    if isinstance(made, nn.Module) and any(module.training for module in made.modules()):
-        made.eval()
-        return made, ["the factory's module was in training mode; .eval() was called on it"]
-    return made, []
-
-
-def _called(factory: Callable[[], object], spec: str) -> object:
-    try:
-        return factory()
+        made = factory()
+        before = _first_weights(made)
+        if not before or not check_random:
+            return made
+        del made  # two copies of a large model may be too much
+        made = factory()
     except CrediblyError:
         raise
     except Exception as error:
@@ -161,26 +161,23 @@ def _called(factory: Callable[[], object], spec: str) -> object:
             f"{spec} failed when called without arguments: {type(error).__name__}: {error}",
             remedy="Name a function that takes no arguments and returns the trained model.",
         ) from error
-
-
-def _some_weights(made: object) -> str:
-    """The first numbers of all parameters, in words: none where training has nothing to set."""
-    net = made.net if isinstance(made, Classifier) else made
-    parameters = net.parameters() if isinstance(net, nn.Module) else ()
-    return " ".join(str(p.detach().flatten()[:8].tolist()) for p in parameters)
-
-
-def _refuse_random(once: str, made: object, spec: str) -> None:
-    """Weights that differ from call to call were drawn, not loaded."""
-    if _some_weights(made) != once:
+    if _first_weights(made) != before:
         raise ModelError(
             f"{spec} gives other weights each time it is called: they are random, not trained",
             remedy="Pass the trained ones (--weights FILE.safetensors, in Python weights=...), or "
             "load them inside the factory.",
         )
+    return made
 
 
-def _moved(net: nn.Module, wanted: Wanted) -> nn.Module:
+def _first_weights(made: object) -> list[list[float]]:
+    """Return the first numbers of every parameter."""
+    net = made.net if isinstance(made, Classifier) else made
+    parameters = net.parameters() if isinstance(net, nn.Module) else ()
+    return [p.detach().flatten()[:8].nan_to_num().tolist() for p in parameters]
+
+
+def _move(net: nn.Module, wanted: Wanted) -> nn.Module:
     try:
         return net.to(device=wanted.device, dtype=wanted.dtype)
     except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
@@ -193,94 +190,25 @@ def _moved(net: nn.Module, wanted: Wanted) -> nn.Module:
         ) from error
 
 
-def _refuse_settings(spec: str, wanted: Wanted) -> None:
-    given = wanted.given("weights", "outputs", "loss", "classes", "preprocess", "dtype", "device")
-    if given:
-        raise InvalidArgumentError(
-            given[0],
-            expected="no such setting with a Classifier, which is taken as it is",
-            got=f"{getattr(wanted, given[0])!r}",
-            remedy=f"Set it where {spec} makes the Classifier.",
-        )
-
-
-def _check_weights_file(path: Path) -> None:
-    suffix = path.suffix.lower()
-    if suffix in REMEDIES and suffix != ".safetensors":
-        raise FileFormatError(f"{path}: {REMEDIES[suffix]}.")
-    if not path.is_file():
-        raise FileFormatError(f"{path}: no such file of weights.")
-
-
-def _load_weights(made: object, path: Path, spec: str) -> list[str]:
+def _load_weights(net: Any, path: Path, spec: str) -> str:
     """Fill a module strictly from a safetensors file; every difference is named."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file, load_model
-
-    if not isinstance(made, nn.Module):
-        raise InvalidArgumentError(
-            "weights",
-            expected=f"an nn.Module from {spec} to load weights into",
-            got=type(made).__name__,
-            remedy="Return the module itself from the factory.",
-        )
-    try:
-        stored = {name: tuple(tensor.shape) for name, tensor in load_file(path).items()}
-        own = {name: tuple(tensor.shape) for name, tensor in made.state_dict().items()}
-        differ = [name for name in stored if name in own and stored[name] != own[name]]
-        missing, unexpected = ([], []) if differ else load_model(made, path, strict=False)
-    except (SafetensorError, OSError) as error:
-        raise FileFormatError(f"{path}: not a readable safetensors file ({error}).") from error
-    complaints = [
+    expected = f"an nn.Module from {spec} to load weights into"
+    remedy = "Return the module itself from the factory."
+    require(isinstance(net, nn.Module), "weights", expected, type(net).__name__, remedy)
+    stored = {name: tuple(tensor.shape) for name, tensor in load_tensors(path)[0].items()}
+    own = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    differ = [name for name in stored if name in own and stored[name] != own[name]]
+    missing, unexpected = ([], []) if differ else load_model(net, path, strict=False)
+    differences = [
         *(f"{name} is {stored[name]} in the file and {own[name]} in the module" for name in differ),
         *(f"{name} is missing from the file" for name in sorted(missing)),
         *(f"{name} is not in the module" for name in sorted(unexpected)),
     ]
-    if complaints:
-        more = f" and {len(complaints) - 4} more differences" if len(complaints) > 4 else ""
+    if differences:
+        more = f" and {len(differences) - 4} more differences" if len(differences) > 4 else ""
         raise FileFormatError(
-            f"{path}: these weights are not those of {spec}: {'; '.join(complaints[:4])}{more}. "
-            f"{_about_names(set(stored), set(own))}"
+            f"{path}: these weights are not those of {spec}: {'; '.join(differences[:4])}{more}. "
+            "Build the same architecture that was trained; a wrapper such as DataParallel or "
+            "torch.compile puts a prefix before every name."
         )
-    return [f"weights from {path.name} ({len(stored)} tensors)"]
-
-
-def _about_names(stored: set[str], own: set[str]) -> str:
-    """What to do about other names: a wrapper puts its own before all of them."""
-    before = _prefix(stored, own)
-    if before is not None:
-        return (
-            f"Only {before!r} stands before every name in the file, from a wrapper such as "
-            "DataParallel or torch.compile: save the weights of the network inside of it, or cut "
-            f"it off, {{name.removeprefix({before!r}): tensor for name, tensor in state.items()}}."
-        )
-    before = _prefix(own, stored)
-    if before is not None:
-        return (
-            f"Only {before!r} stands before every name of the module, from a wrapper: return the "
-            "network inside of it from the factory."
-        )
-    return "Build the same architecture that was trained."
-
-
-def _prefix(longer: set[str], shorter: set[str]) -> str | None:
-    """What stands before every shorter name, if that is all that tells the names apart."""
-    one = min(shorter, default="")
-    found = {name.removesuffix(one) for name in longer if one and name.endswith(f".{one}")}
-    return next((text for text in found if {text + name for name in shorter} == longer), None)
-
-
-def _code(home: ModuleType) -> str:
-    file = getattr(home, "__file__", None)
-    return digest_of_file(file) if file and Path(file).is_file() else "none"
-
-
-def _loaded(
-    classifier: Classifier, spec: str, parts: list[tuple[str, str]], notes: list[str]
-) -> LoadedClassifier:
-    weights = digest_of_classifier(classifier) or "none"
-    every = (("name", spec.rpartition(":")[2]), ("weights", weights), *parts)
-    description = f"{type(classifier.net).__name__} from {spec}"
-    return LoadedClassifier(
-        classifier, "python", digest_of_parts(every), description, tuple(notes), every
-    )
+    return f"weights from {path.name} ({len(stored)} tensors)"

@@ -1,55 +1,57 @@
-"""Looks at a model before it is used; every complaint comes with what to do.
+"""Check a model before it is used; every error says what to do.
 
-The checks cost a handful of forwards of at most two samples. They run on finite samples only, so
-that a bad row is left to its own status.
+The checks cost a handful of forwards of at most two samples. They use finite samples only; a row
+with NaN or infinity is left to its own status.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Iterator
 from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
+from credibly._validation import require
 from credibly.errors import CrediblyWarning, InvalidArgumentError, ModelError
-from credibly.model.batches import check_evaluation_mode
+from credibly.model.batches import check_evaluation_mode, float_tokens
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_and_pull, ordinary_path
-from credibly.model.failures import failure
-from credibly.model.inputs import finite_rows
+from credibly.model.variable import Inputs, Variable
+from credibly.types import finite_rows
 
 NO_CHANCE = 10
-"""Numbers that are all in [0, 1] are hardly logits if there are so many."""
+"""So many numbers that are all in [0, 1] are hardly logits."""
+
+BRIGHT = 128
+"""Images of whole numbers up to 255 are bytes if one of them is at least this."""
 
 
-def check_model(classifier: Classifier, x: Tensor) -> None:
-    """Raise `ModelError` or `InvalidArgumentError` where the model cannot be used on `x`."""
-    check_evaluation_mode(classifier)
-    _check_no_inference_weights(classifier)
-    usable = finite_rows(x).nonzero().squeeze(1)[:2]
+def check_model(variable: Variable) -> None:
+    """Refuse a model that cannot be used on what moves."""
+    clf, start = variable.clf, variable.start
+    check_evaluation_mode(clf)
+    _check_no_inference_weights(clf)
+    usable = finite_rows(start).nonzero().squeeze(1)[:2]
     if len(usable) == 0:
         return
-    devices = [x.device] if x.is_cuda else []
+    devices = [start.device] if start.is_cuda else []
     with torch.random.fork_rng(devices=devices):  # a random model must not advance the generator
         rows = usable if len(usable) == 2 else usable.repeat(2)
-        classifier, pair = classifier.select(rows), _different(x[rows])
-        together = _outputs(classifier, pair, of=x)
-        again = _outputs(classifier, pair, of=x)
-        alone = torch.cat(
-            [
-                _outputs(classifier.select(one), pair[one], of=x)
-                for one in (slice(0, 1), slice(1, 2))
-            ]
+        chosen, pair = variable.select(rows), _different(start[rows])
+        raw, repeated = (_outputs(chosen, pair, start) for _ in range(2))
+        halves = (slice(0, 1), slice(1, 2))
+        single = torch.cat([_outputs(chosen.select(one), pair[one], start) for one in halves])
+        together, again, alone = (
+            clf.as_logits(outputs.to(pair.dtype)) for outputs in (raw, repeated, single)
         )
-        with torch.inference_mode(False), torch.no_grad(), ordinary_path():
-            raw = classifier.raw_outputs(pair.clone())
-        rounding = _rounding(raw, together)
-        _check_repeatable(together, again, rounding)
-        _check_uncoupled(together, alone, rounding)
-        _check_losses(classifier, together)
-        _check_kind_of_outputs(classifier, raw)
-        _check_gradient(classifier, pair, together)
+        _check_rows(together, again, alone, _rounding(raw, together))
+        _check_losses(clf, together)
+        _check_kind_of_outputs(clf, raw)
+        _check_gradient(chosen, pair, together)
+    _warn_of_bytes(variable, start)
 
 
 def _different(pair: Tensor) -> Tensor:
@@ -60,9 +62,9 @@ def _different(pair: Tensor) -> Tensor:
     return torch.cat([first, torch.where(first == 0, 0.5, 0.5 * first)])
 
 
-def _check_gradient(classifier: Classifier, x: Tensor, outputs: Tensor) -> None:
+def _check_gradient(variable: Variable, x: Tensor, outputs: Tensor) -> None:
     try:
-        pull = losses_and_pull(classifier, x, torch.clone).pull  # each loss pulls by its size
+        pull = losses_and_pull(variable, x, torch.clone).pull  # each loss pulls by its size
     except (ModelError, InvalidArgumentError):
         raise
     except Exception as error:
@@ -72,26 +74,24 @@ def _check_gradient(classifier: Classifier, x: Tensor, outputs: Tensor) -> None:
             "tensors made outside of torch.inference_mode.",
         ) from error
     if not bool(pull.any()) and not torch.equal(outputs[0], outputs[1]):
-        warnings.warn(
+        _warn(
             "two inputs give different outputs, but the gradient is zero at both: the model looks "
             "flat, and such samples end as 'no gradient'. Look for rounding, sign, argmax or "
-            "saturated probabilities in the model or its preprocess.",
-            CrediblyWarning,
-            stacklevel=4,
+            "saturated probabilities in the model or its preprocess."
         )
 
 
-def _outputs(classifier: Classifier, x: Tensor, *, of: Tensor) -> Tensor:
-    """Outputs of the samples `x`; `of` is all that was passed, for words about a failure."""
+def _outputs(variable: Variable, x: Tensor, passed: Tensor) -> Tensor:
+    """What the model returns for the samples x, which were taken from all that were `passed`."""
     try:
         with torch.inference_mode(False), torch.no_grad(), ordinary_path():
             given = x.clone()
             writes = given._version  # noqa: SLF001  # autograd's own count of writes into a tensor
-            outputs = classifier.logits(given)
+            outputs = variable.raw_outputs(given)
     except (ModelError, InvalidArgumentError):
         raise
     except Exception as error:
-        raise failure(classifier, x, of, error) from error
+        raise _failure(variable, x, passed, error) from error
     if given._version != writes:  # noqa: SLF001
         raise ModelError(
             "the model writes into its input, in place",
@@ -101,10 +101,87 @@ def _outputs(classifier: Classifier, x: Tensor, *, of: Tensor) -> Tensor:
     return outputs
 
 
-def _check_no_inference_weights(classifier: Classifier) -> None:
-    if not isinstance(classifier.net, nn.Module):
+def _failure(variable: Variable, tried: Tensor, passed: Tensor, error: Exception) -> ModelError:
+    where = f"a batch of shape {tuple(tried.shape)}"
+    if len(passed) != len(tried):
+        where += f" (made from x of shape {tuple(passed.shape)})"
+    remedy = float_tokens(variable.clf, error) or _working_shape(variable, passed)
+    return ModelError(
+        f"the model failed on {where} with {type(error).__name__}: {error}",
+        remedy=remedy or _hints(variable.clf, error),
+    )
+
+
+def _working_shape(variable: Variable, passed: Tensor) -> str | None:
+    """Where the model works on the same numbers in another shape, say which."""
+    if not isinstance(variable, Inputs):
+        return None  # what moves need not be what was passed
+    for code, meaning, x in _other_shapes(passed):
+        try:
+            with torch.no_grad():
+                variable.clf.raw_outputs(x.clone())
+        except Exception:  # noqa: BLE001, S112  # a model may raise anything
+            continue
+        return f"It works on {code}: pass that if {meaning}."
+    return None
+
+
+def _other_shapes(x: Tensor) -> Iterator[tuple[str, str, Tensor]]:
+    shape, two = tuple(x.shape), x[:2]
+    yield "x[None]", f"this is one sample of shape {shape}", x[None]
+    yield "x[:, None]", f"these are {shape[0]} samples of one channel", two[:, None]
+    if x.dim() == 4:
+        yield "x.permute(0, 3, 1, 2)", "the channels are last", two.permute(0, 3, 1, 2)
+    if x.dim() > 2:
+        yield "x.flatten(1)", "the model takes flat inputs", two.flatten(1)
         return
-    for name, tensor in chain(classifier.net.named_parameters(), classifier.net.named_buffers()):
+    for channels in (1, 3):
+        side = math.isqrt(shape[1] // channels)
+        if channels * side * side == shape[1] and side > 1:
+            image = (-1, channels, side, side)
+            yield f"x.reshape{image}", "these are flat images", two.reshape(image)
+
+
+def _hints(clf: Classifier, error: Exception) -> str:
+    hints = [
+        "Try it yourself with x[:1] and x[:2]: it must take batches of any size, sample axis first."
+    ]
+    if "training" in str(error):
+        hints.append("Batch norm and dropout must be in eval mode: call net.eval().")
+    if isinstance(clf.net, torch.fx.GraphModule):
+        hints.append("A torch.export program needs a dynamic batch dimension.")
+    if clf.unpack:
+        hints.append("With unpack=True a mapping is passed as keywords, a tuple as positions.")
+    elif isinstance(error, TypeError) and "positional argument" in str(error):
+        hints.append(
+            "A model of several arguments takes a mapping of them, or a tuple, by "
+            "Classifier(net, unpack=True, space=Space(vary=...))."
+        )
+    return " ".join(hints)
+
+
+def _warn_of_bytes(variable: Variable, x: Tensor) -> None:
+    """Warn of images whose floats are bytes, if nothing rescales them."""
+    image = isinstance(variable, Inputs) and x.dim() == 4 and x.shape[1] in (1, 3, 4)
+    if not image or variable.clf.preprocess is not None:
+        return
+    some, most = x[:8], float(x[:8].max())
+    if BRIGHT <= most <= 255 and bool(((some >= 0) & (some == some.round())).all()):
+        _warn(
+            f"the inputs are whole numbers from {float(some.min()):g} to {most:g}, as bytes of "
+            "images are. If the model was trained on [0, 1], divide them by 255, or pass "
+            "Classifier(net, preprocess=lambda x: x / 255)."
+        )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, CrediblyWarning, stacklevel=5)
+
+
+def _check_no_inference_weights(clf: Classifier) -> None:
+    if not isinstance(clf.net, nn.Module):
+        return
+    for name, tensor in chain(clf.net.named_parameters(), clf.net.named_buffers()):
         if tensor.is_inference():
             raise ModelError(
                 f"the tensor {name!r} was created inside torch.inference_mode and cannot take "
@@ -113,86 +190,74 @@ def _check_no_inference_weights(classifier: Classifier) -> None:
             )
 
 
-def _check_repeatable(first: Tensor, second: Tensor, rounding: float) -> None:
-    gap = _largest_gap(first, second)
+def _check_rows(together: Tensor, again: Tensor, alone: Tensor, rounding: float) -> None:
+    """Each row must be a function of its own sample and nothing else."""
+    gap = _largest_gap(together, again)
     if gap > rounding:
         raise ModelError(
             f"the model is random: the same input gave outputs that differ by {gap:.3g}",
             remedy="Switch its randomness off (dropout, noise, sampling), or average it inside "
             "the callable with a fixed seed.",
         )
-
-
-def _check_uncoupled(together: Tensor, alone: Tensor, rounding: float) -> None:
     gap = _largest_gap(together, alone)
     if gap > rounding:
         raise ModelError(
             "samples are coupled through the batch: one sample's output changes by "
-            f"{gap:.3g} with the company it is in",
+            f"{gap:.3g} depending on the batch",
             remedy="Each row must be computed by itself. Look for statistics over the batch "
             "axis, or batch norm without running statistics.",
         )
 
 
-def _check_losses(classifier: Classifier, outputs: Tensor) -> None:
-    losses = classifier.losses_of(outputs)
+def _check_losses(clf: Classifier, outputs: Tensor) -> None:
+    losses = clf.losses_of(outputs)
     found = losses.shape[1]
-    if bool((losses < 0).any()):
-        raise InvalidArgumentError(
-            "loss",
-            expected="non-negative losses, whose negatives are credibilities",
-            got=f"a smallest loss of {float(losses.nan_to_num(0.0).min()):.4g}",
-            remedy="Add a constant, or use a loss that is zero at a perfect fit.",
-        )
+    require(
+        not bool((losses < 0).any()),
+        "loss",
+        "non-negative losses, whose negatives are credibilities",
+        f"a smallest loss of {float(losses.nan_to_num(0.0).min()):.4g}",
+        "Add a constant, or use a loss that is zero at a perfect fit.",
+    )
     if found < 2:
         raise ModelError(f"the loss gives {found} class", remedy="At least two classes are needed.")
-    if classifier.classes is not None and len(classifier.classes) != found:
-        raise InvalidArgumentError(
-            "classes",
-            expected=f"{found} names, one a class of the model",
-            got=f"{len(classifier.classes)} names",
-            remedy="Pass the names in the order of the model's outputs.",
-        )
+    names = len(clf.classes or ())
+    expected = f"{found} names, one per class of the model"
+    remedy = "Pass the names in the order of the model's outputs."
+    require(clf.classes is None or names == found, "classes", expected, f"{names} names", remedy)
 
 
-def _check_kind_of_outputs(classifier: Classifier, rows: Tensor) -> None:
+def _check_kind_of_outputs(clf: Classifier, rows: Tensor) -> None:
+    """Compare what the model returns with what it was declared to return."""
     if not bool(torch.isfinite(rows).all()):
         return
     inside = bool((rows >= 0).all() and (rows <= 1).all())
-    alone = rows.shape[1] == 1 or classifier.loss.separate
     sums = bool(((rows.sum(1) - 1).abs() < 1e-3).all())
-    if classifier.outputs == "logits":
-        whole = bool((rows == rows.round()).all())  # as of a model that answers nothing yet
+    single = rows.shape[1] == 1
+    if clf.outputs == "logits":
+        whole = bool((rows == rows.round()).all())  # such as an untrained model that returns zeros
         many = rows.numel() >= NO_CHANCE and not whole
-        if inside and rows.shape[1] > 1 and (sums or many):
-            _warn_of_probabilities(sums=sums)
+        if inside and not single and (sums or many):
+            found = "lies in [0, 1] and sums to one" if sums else "lies in [0, 1]"
+            more = "" if sums else ", with loss='logistic' if they are from a sigmoid"
+            _warn(
+                f"every row of the model's output {found}. If these are probabilities, say "
+                f"Classifier(..., outputs='probabilities') (--outputs probabilities){more}; they "
+                "were taken as logits, as declared."
+            )
         return
-    if not (inside and (sums or alone)):
+    if not (inside and (sums or single or clf.loss.separate)):
         raise ModelError(
-            "the model was said to return probabilities, but a row of its output is "
+            "the model was declared to return probabilities, but a row of its output is "
             f"{[round(value, 4) for value in rows[0].tolist()[:5]]}",
             remedy="Probabilities lie in [0, 1] and, unless the loss is one-versus-rest, sum to "
             "one. If these are logits, leave out outputs='probabilities'.",
         )
     if bool((rows <= torch.finfo(rows.dtype).tiny).any()):
-        warnings.warn(
+        _warn(
             "some probabilities are rounded to zero, where they have no gradient; these classes "
-            "will seem not to move. Pass the logits instead.",
-            CrediblyWarning,
-            stacklevel=4,
+            "will seem not to move. Pass the logits instead."
         )
-
-
-def _warn_of_probabilities(*, sums: bool) -> None:
-    found = "lies in [0, 1] and sums to one" if sums else "lies in [0, 1]"
-    more = "" if sums else ", of a sigmoid with loss='logistic' as well"
-    warnings.warn(
-        f"every row of the model's output {found}. If these are probabilities, say "
-        f"Classifier(..., outputs='probabilities') (--outputs probabilities){more}; they were "
-        "taken as logits, as declared.",
-        CrediblyWarning,
-        stacklevel=5,
-    )
 
 
 def _largest_gap(first: Tensor, second: Tensor) -> float:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from credibly.errors import InvalidArgumentError
+from credibly._validation import require
 from credibly.model.space import Space
-from credibly.types import CPU
+from credibly.types import Bounds, finite_rows
 
 _ROUNDS = 3
 """Times that bounds are tightened; one is enough unless several roundings add up."""
@@ -49,26 +49,21 @@ class Coordinates:
         locked = torch.cat([space.locked_mask(*where) for where in shapes])
         slot = _slots(locked, torch.cat([space.tied_numbers(*where) for where in shapes]))
         origin = torch.cat([leaf.flatten(1) for _, leaf in parts], dim=1)
-        sizes = torch.bincount(slot[slot >= 0])
-        if len(sizes) == 0:
-            raise InvalidArgumentError(
-                "locked",
-                expected="at least one feature that may move",
-                got="all of them locked",
-                remedy="Unlock what the question is about.",
-            )
-        factor = torch.where(slot >= 0, scale / sizes[slot.clamp(min=0)].double().sqrt(), 0.0).to(
-            origin
-        )
-        _check_precision(factor[(slot >= 0).to(origin.device)])
-        low, high = _limits([space.bounds_of(*where) for where in shapes], shapes)
+        moving, expected = slot >= 0, "at least one feature that may move"
+        remedy = "Unlock the features the question is about."
+        require(bool(moving.any()), "locked", expected, "all of them locked", remedy)
+        sizes = torch.bincount(slot[moving])
+        factor = torch.where(moving, scale / sizes[slot.clamp(min=0)].double().sqrt(), 0.0)
+        _check_precision(factor.to(origin)[moving.to(origin.device)])
+        low, high = map(torch.cat, zip(*(space.bounds_of(*w) for w in shapes), strict=True))
+        bounded = bool((low > -torch.inf).any() or (high < torch.inf).any())
         bare = Coordinates(
             origin,
             origin[:, :0],
             slot.to(origin.device),
-            factor,
-            None if low is None else low.to(origin),
-            None if high is None else high.to(origin),
+            factor.to(origin),
+            low.to(origin) if bounded else None,
+            high.to(origin) if bounded else None,
             plain=bool(torch.equal(slot, _count_up(slot))),
         )
         bare.check_inside()
@@ -99,7 +94,7 @@ class Coordinates:
             move = move.index_select(1, self.slot.clamp(min=0))
         return self.origin + move * self.factor
 
-    def limits(self, bounds: tuple[float, float] | None) -> tuple[Tensor, Tensor] | None:
+    def limits(self, bounds: Bounds | None) -> tuple[Tensor, Tensor] | None:
         """Bounds of the coordinates (n, U), from those of the space and those of the caller."""
         if bounds is None and self.low is None:
             return None
@@ -115,7 +110,7 @@ class Coordinates:
         return least, most
 
     def _tightest(self, values: Tensor) -> Tensor:
-        """The largest number of each group (n, U), from one a moving feature."""
+        """The largest number of each group (n, U), from one per moving feature."""
         slot = self.slot[self.slot >= 0].expand(len(values), -1)
         return torch.full_like(self.start, -torch.inf).scatter_reduce(1, slot, values, "amax")
 
@@ -126,7 +121,7 @@ class Coordinates:
         moved = torch.nextafter(limit + 2 * sign * back, torch.full_like(limit, sign * torch.inf))
         return torch.where(back > 0, moved, limit)
 
-    def _feature_limits(self, bounds: tuple[float, float] | None) -> tuple[Tensor, Tensor]:
+    def _feature_limits(self, bounds: Bounds | None) -> tuple[Tensor, Tensor]:
         low, high = (-torch.inf, torch.inf) if bounds is None else bounds
         lowest = torch.full_like(self.factor, low)
         highest = torch.full_like(self.factor, high)
@@ -143,7 +138,7 @@ class Coordinates:
         """Coordinates (U,) that several tied features have in common."""
         return torch.bincount(self.slot[self.slot >= 0]) > 1
 
-    def outside(self, bounds: tuple[float, float] | None) -> Tensor:
+    def outside(self, bounds: Bounds | None) -> Tensor:
         """Samples (n,) in which a feature that may move breaks the bounds, the space's or these."""
         low, high = self._feature_limits(bounds)
         return self.free_values((self.origin < low) | (self.origin > high)).any(1)
@@ -151,39 +146,27 @@ class Coordinates:
     def check_inside(self) -> None:
         """The inputs themselves must keep the bounds of features that may move.
 
-        An infinite one breaks them, too, but it has a status of its own and stops nobody.
+        Samples with an infinite feature are left to their own status.
         """
-        outside = self.outside(None) & self.free_values(self.origin).isfinite().all(1)
-        if bool(outside.any()):
-            raise InvalidArgumentError(
-                "bounds",
-                expected="bounds that hold for the inputs themselves",
-                got=f"{int(outside.sum())} samples outside of them",
-                remedy="Widen the bounds, or clamp the inputs first.",
-            )
+        outside = int((self.outside(None) & finite_rows(self.free_values(self.origin))).sum())
+        expected = "bounds that hold for the inputs themselves"
+        remedy = "Widen the bounds, or clamp the inputs first."
+        require(outside == 0, "bounds", expected, f"{outside} samples outside of them", remedy)
 
 
 def _check_precision(factor: Tensor) -> None:
     smallest, largest = float(factor.min()), float(factor.max())
-    if not (
-        smallest >= torch.finfo(factor.dtype).tiny and largest <= torch.finfo(factor.dtype).max
-    ):
-        raise InvalidArgumentError(
-            "scale",
-            expected=f"numbers that {factor.dtype} can hold",
-            got=f"{smallest:.3g} to {largest:.3g}",
-            remedy="Rescale the features, or use float64.",
-        )
+    kept = torch.finfo(factor.dtype)
+    expected, got = f"numbers that {factor.dtype} can hold", f"{smallest:.3g} to {largest:.3g}"
+    remedy = "Rescale the features, or use float64."
+    require(kept.tiny <= smallest and largest <= kept.max, "scale", expected, got, remedy)
 
 
 def _slots(locked: Tensor, tied: Tensor) -> Tensor:
     """Number the coordinates in the order of their first features."""
     own = tied.max().clamp(min=-1) + 1 + _count_up(tied)
-    keys = torch.where(tied >= 0, tied, own)
-    keys = keys[~locked]
+    keys = torch.where(tied >= 0, tied, own)[~locked]
     slot = torch.full_like(tied, -1)
-    if len(keys) == 0:
-        return slot
     unique, inverse = torch.unique(keys, return_inverse=True)
     first = torch.full_like(unique, len(keys)).scatter_reduce(0, inverse, _count_up(keys), "amin")
     rank = torch.empty_like(first)
@@ -193,19 +176,5 @@ def _slots(locked: Tensor, tied: Tensor) -> Tensor:
 
 
 def _count_up(like: Tensor) -> Tensor:
-    """0, 1, 2, ... as many as `like` has, and where it lies, whatever torch's default device."""
+    """0, 1, 2, ..., one per entry of `like`, on its device and not on torch's default device."""
     return torch.arange(len(like), device=like.device)
-
-
-def _limits(
-    found: Sequence[tuple[Tensor, Tensor] | None], shapes: Sequence[tuple[str, tuple[int, ...]]]
-) -> tuple[Tensor | None, Tensor | None]:
-    if all(pair is None for pair in found):
-        return None, None
-    lows, highs = [], []
-    for pair, (_, shape) in zip(found, shapes, strict=True):
-        size = int(torch.Size(shape).numel())
-        free = torch.full((size,), torch.inf, dtype=torch.float64, device=CPU)
-        lows.append(-free if pair is None else pair[0])
-        highs.append(free if pair is None else pair[1])
-    return torch.cat(lows), torch.cat(highs)

@@ -1,7 +1,7 @@
 """Losses of one output with respect to *every* class: (n, m) outputs -> (n, K) losses >= 0.
 
 `kinked` says whether the squared loss, which is what the objective is made of, has points without
-a derivative. There a solver stalls rather than converges, and says so.
+a derivative. A solver stalls there instead of converging, and reports it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from credibly.errors import InvalidArgumentError
 
 
 class Loss(ABC):
-    """A non-negative loss for each class."""
+    """A non-negative loss for each class. Example: see `CustomLoss` for one of your own."""
 
     kinked: bool = False
     separate: bool = False  # whether each output is a question of its own: one versus rest
@@ -29,12 +29,16 @@ class Loss(ABC):
 
     def two_classes(self, logit: Tensor) -> Tensor:
         """Outputs (n, 2) that mean the same as the single logit (n, 1) of a binary head."""
-        return torch.cat([torch.zeros_like(logit), logit], dim=1)
+        other = -logit if self.separate else torch.zeros_like(logit)
+        return torch.cat([other, logit], dim=1)
 
 
 @dataclass(frozen=True)
 class CrossEntropy(Loss):
-    """l_k = log sum_j exp(z_j) - z_k: the usual loss of a softmax classifier."""
+    """l_k = log sum_j exp(z_j) - z_k: the usual loss of a softmax classifier.
+
+    Example: `Classifier(net, loss="cross_entropy")`, which is the default.
+    """
 
     def __call__(self, outputs: Tensor) -> Tensor:
         return -functional.log_softmax(outputs, dim=1)
@@ -42,15 +46,15 @@ class CrossEntropy(Loss):
 
 @dataclass(frozen=True)
 class Logistic(Loss):
-    """l_k = log(1 + exp(-z_k)): one against the rest, so also several labels at once."""
+    """l_k = log(1 + exp(-z_k)): one versus rest, so it also allows several labels at once.
+
+    Example: `Classifier(net, loss="logistic")`.
+    """
 
     separate: bool = True
 
     def __call__(self, outputs: Tensor) -> Tensor:
         return -functional.logsigmoid(outputs)  # softplus is cut off at 20
-
-    def two_classes(self, logit: Tensor) -> Tensor:
-        return torch.cat([-logit, logit], dim=1)
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Hinge(Loss):
     """l_k = [1 + max_{j != k} z_j - z_k]_+ (Crammer and Singer).
 
     Its square has no derivative where two other classes tie for the largest output.
+    Example: `Classifier(net, loss="hinge")`.
     """
 
     kinked: bool = True
@@ -66,26 +71,29 @@ class Hinge(Loss):
         top = outputs.topk(2, dim=1)
         best, second = top.values[:, :1], top.values[:, 1:]
         is_best = functional.one_hot(top.indices[:, 0], outputs.shape[1]).bool()
-        rival = torch.where(is_best, second, best)
-        return functional.relu(1 + rival - outputs)
+        other = torch.where(is_best, second, best)
+        return functional.relu(1 + other - outputs)
 
 
 @dataclass(frozen=True)
 class OneVersusRestHinge(Loss):
-    """l_k = [1 - z_k]_+: one against the rest. Its square is smooth."""
+    """l_k = [1 - z_k]_+: one versus rest. Its square is smooth.
+
+    Example: `Classifier(net, loss="one_versus_rest_hinge")`.
+    """
 
     separate: bool = True
 
     def __call__(self, outputs: Tensor) -> Tensor:
         return functional.relu(1 - outputs)
 
-    def two_classes(self, logit: Tensor) -> Tensor:
-        return torch.cat([-logit, logit], dim=1)
-
 
 @dataclass(frozen=True)
 class CustomLoss(Loss):
-    """A loss of your own: `function` maps outputs (n, m) to losses (n, K) >= 0, row by row."""
+    """A loss of your own: `function` maps outputs (n, m) to losses (n, K) >= 0, row by row.
+
+    Example: `Classifier(net, loss=CustomLoss(lambda z: -torch.log_softmax(z / 2, 1)))`.
+    """
 
     function: Callable[[Tensor], Tensor]
     kinked: bool = False

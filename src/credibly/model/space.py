@@ -1,4 +1,4 @@
-"""The space in which inputs are moved: which parts, how dear, how far, and what stays."""
+"""The space in which inputs are moved: which parts move, at what cost, and within which bounds."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from credibly._validation import require
 from credibly.errors import InvalidArgumentError
-from credibly.types import CPU, Array, from_numpy, is_table, table_numbers
+from credibly.model.frames import is_table, table_numbers
+from credibly.types import CPU, Array, finite_rows, from_numpy
 
 PerLeaf = Array | float | Mapping[str, Any] | None
 """One value for every feature, an array that broadcasts to a sample, or a mapping from leaves."""
@@ -22,9 +24,12 @@ PerLeaf = Array | float | Mapping[str, Any] | None
 class Space:
     """A metric on inputs: risk is the sum of ((x - x0) / scale)^2 over the features that may move.
 
+    With several leaves, `scale`, `locked`, `tied` and `bounds` may be mappings from paths. The
+    scales and bounds of locked features play no role.
+
     Attributes:
         vary: paths of the leaves of a nested input that may move, such as 'pixels' or 'text.0';
-            None: the only floating leaf. All else passes through to the model untouched.
+            None: the only floating leaf. All other leaves are passed to the model unchanged.
         scale: typical size of each feature, for example its standard deviation; moving a feature by
             its scale costs 1. None: 1 for all.
         locked: features that must not move: a boolean mask that broadcasts to a sample, or numbers
@@ -33,11 +38,15 @@ class Space:
             together by the same multiple of their scales, such as all pixels of a channel, also
             across leaves; those with -1 move on their own.
         bounds: (low, high), each a number or an array that broadcasts to a sample.
-        columns: names of the features of the last axis, for `locked`. The columns of a table are
-            found by them, in whatever order it has them.
+        columns: names of the features of the last axis, for `locked`. A table may have its columns
+            in any order; they are found by these names.
 
-    With several leaves, `scale`, `locked`, `tied` and `bounds` may be mappings from paths. The
-    scales and bounds of locked features play no role.
+    Example:
+        >>> import torch, credibly as cr
+        >>> space = cr.Space(scale=[1.0, 10.0], locked=["sex"], columns=["sex", "age"])
+        >>> clf = cr.Classifier(torch.nn.Linear(2, 3), space=space)
+        >>> cr.bind(clf, torch.zeros(5, 2)).start.shape  # only the age moves
+        torch.Size([5, 1])
     """
 
     vary: str | Sequence[str] | None = None
@@ -48,75 +57,69 @@ class Space:
     columns: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        different = {str(name) for name in self.columns or ()}
-        if self.columns is not None and len(different) < len(self.columns):
-            raise InvalidArgumentError(
-                "columns",
-                expected="names that tell the features apart",
-                got=f"{len(self.columns)} names, {len(different)} of them different",
-                remedy="Rename the columns, or lock them by number.",
-            )
-        paths = self.paths
-        if paths is None:
-            return
-        if not paths or len(set(paths)) < len(paths) or not all(isinstance(p, str) for p in paths):
-            raise InvalidArgumentError(
-                "vary",
-                expected="at least one path of a leaf, each once",
-                got=repr(self.vary),
-                remedy="Leave it out where only one part of the input is floating; name the first "
-                "of a tuple '0'.",
-            )
+        names = [] if self.columns is None else [str(name) for name in self.columns]
+        require(
+            len(set(names)) == len(names),
+            "columns",
+            "names that tell the features apart",
+            f"{len(names)} names, {len(set(names))} of them different",
+            "Rename the columns, or lock them by number.",
+        )
+        paths = [""] if self.paths is None else self.paths
+        require(
+            all(isinstance(path, str) for path in paths) and 0 < len(paths) == len(set(paths)),
+            "vary",
+            "at least one path of a leaf, each once",
+            repr(self.vary),
+            "Leave it out where only one part of the input is floating; name the first of a tuple "
+            "'0'.",
+        )
 
     @staticmethod
     def standardised(x: Array, **settings: Any) -> Space:
         """A space whose scales are the standard deviations of `x` over samples.
 
-        Features that never change in `x` have no scale of their own and are locked. Rows of `x`
+        Features that are constant in `x` have no scale of their own and are locked. Rows of `x`
         with NaN or infinity are left out. `settings` are those of `Space`, without `scale`; a table
         brings the names of its columns, as text. Whole numbers in `locked` are places, not names.
         """
-        sample = _table(x)
+        sample = _finite_sample(x)
         if hasattr(x, "columns"):
             settings = {"columns": [str(name) for name in x.columns], **settings}
         spread = sample.std(0) if len(sample) > 1 else torch.zeros_like(sample[0])
         constant = ~(spread > 0)
-        given = settings.pop("locked", None)
-        space = Space(locked=given, **settings)
+        space = Space(locked=settings.pop("locked", None), **settings)
         path = (space.paths or [""])[0]
         mask = space.locked_mask(path, tuple(constant.shape)).reshape(constant.shape) | constant
         return Space(scale=torch.where(constant, 1.0, spread), locked=mask, **settings)
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing of what moves, or how far, is said; names of columns change neither."""
-        return all(
-            value is None for value in (self.vary, self.scale, self.locked, self.tied, self.bounds)
-        )
+        """Whether it changes nothing about what moves; names of columns do not count."""
+        return not self._settings()
 
     def describe(self) -> str:
         """One line for settings and tables."""
+        return f"Space({', '.join(self._settings())})"
+
+    def _settings(self) -> list[str]:
         parts = [f"vary={self.vary!r}"] if self.vary is not None else []
-        for name in ("scale", "locked", "tied", "bounds"):
-            value = getattr(self, name)
-            if value is not None:
-                parts.append(f"{name}={_short(value)}")
-        return f"Space({', '.join(parts)})"
+        given = {name: getattr(self, name) for name in ("scale", "locked", "tied", "bounds")}
+        return parts + [f"{name}={_short(v)}" for name, v in given.items() if v is not None]
 
     def scale_of(self, path: str, shape: tuple[int, ...]) -> Tensor:
         """Scales (D,) of a leaf whose samples have this shape; 1 where it is locked."""
         value = self._for("scale", path)
         flat = _spread("scale", path, 1.0 if value is None else value, shape, torch.float64)
         flat = torch.where(self.locked_mask(path, shape), 1.0, flat)
-        bad = ~((flat > 0) & torch.isfinite(flat))
-        if bool(bad.any()):
-            raise InvalidArgumentError(
-                "scale",
-                expected="positive finite numbers, the typical size of each feature",
-                got=f"{int(bad.sum())} that are not",
-                remedy="Lock features that never change: Space(locked=...), or use "
-                "Space.standardised(sample).",
-            )
+        bad = int((~((flat > 0) & torch.isfinite(flat))).sum())
+        require(
+            bad == 0,
+            "scale",
+            "positive finite numbers, the typical size of each feature",
+            f"{bad} that are not",
+            "Lock features that never change: Space(locked=...), or use Space.standardised(x).",
+        )
         return flat
 
     def locked_mask(self, path: str, shape: tuple[int, ...]) -> Tensor:
@@ -127,18 +130,17 @@ class Space:
         listed = value.cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
         if listed.dtype == bool:
             return _spread("locked", path, listed, shape, torch.bool)
-        # a list keeps numbers beside names, which an array would turn into words
+        # an array would turn a list of numbers and names into text
         columns = list(value) if _is_list(value) else listed.reshape(-1).tolist()
         plain = [c.item() if isinstance(c, np.generic | Tensor) else c for c in columns]
         chosen = [self._column(column, shape[-1]) for column in plain]
-        if len(plain) == shape[-1] > 2 and set(plain) <= {0, 1}:
-            raise InvalidArgumentError(
-                "locked",
-                expected="a mask of True and False, or the numbers of columns",
-                got=_short(value),
-                remedy="It looks like a mask of 1 and 0: pass mask.astype(bool). As column numbers "
-                "name each once.",
-            )
+        require(
+            not (len(plain) == shape[-1] > 2 and set(plain) <= {0, 1}),
+            "locked",
+            "a mask of True and False, or the numbers of columns",
+            _short(value),
+            "It looks like a mask of 1 and 0: pass mask.astype(bool), or each column number once.",
+        )
         mask = torch.zeros(shape[-1:], dtype=torch.bool, device=CPU)
         mask[chosen] = True
         return mask.expand(shape).flatten()
@@ -148,27 +150,17 @@ class Space:
         value = self._for("tied", path)
         return _spread("tied", path, -1 if value is None else value, shape, torch.long)
 
-    def bounds_of(self, path: str, shape: tuple[int, ...]) -> tuple[Tensor, Tensor] | None:
-        """Lowest and highest values (D,) of a leaf."""
+    def bounds_of(self, path: str, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Lowest and highest values (D,) of a leaf; infinite where there are no bounds."""
         value = self._for("bounds", path)
-        if value is None:
-            return None
-        if not isinstance(value, tuple | list) or len(value) != 2:
-            raise InvalidArgumentError(
-                "bounds",
-                expected="(low, high), each a number or an array",
-                got=_short(value),
-                remedy="Use -inf and inf where there is no bound.",
-            )
-        low, high = (_spread("bounds", path, side, shape, torch.float64) for side in value)
-        bad = ~(low < high) & ~self.locked_mask(path, shape)
-        if bool(bad.any()):
-            raise InvalidArgumentError(
-                "bounds",
-                expected="low < high for every feature",
-                got=f"{int(bad.sum())} features where it is not",
-                remedy="A feature that must not move belongs into `locked`.",
-            )
+        pair = (-np.inf, np.inf) if value is None else value
+        good = isinstance(pair, tuple | list) and len(pair) == 2
+        remedy = "Use -inf and inf where there is no bound."
+        require(good, "bounds", "(low, high), each a number or an array", _short(pair), remedy)
+        low, high = (_spread("bounds", path, side, shape, torch.float64) for side in pair)
+        bad = int((~(low < high) & ~self.locked_mask(path, shape)).sum())
+        remedy = "Put a feature that must not move into `locked`."
+        require(bad == 0, "bounds", "low < high", f"{bad} features where it is not", remedy)
         return low, high
 
     def _column(self, column: object, count: int) -> int:
@@ -190,14 +182,10 @@ class Space:
         value = getattr(self, name)
         if not isinstance(value, Mapping):
             return value
-        unknown = set(value) - set(self.paths or [path])
-        if unknown:
-            raise InvalidArgumentError(
-                name,
-                expected=f"settings for the leaves that vary, {self.paths or [path]}",
-                got=f"{sorted(map(str, unknown))}",
-                remedy="Name the leaf in vary=... too.",
-            )
+        known = self.paths or [path]
+        unknown = sorted(str(key) for key in value if key not in known)
+        expected, remedy = f"settings for the leaves that vary, {known}", "Name the leaf in vary=."
+        require(not unknown, name, expected, f"{unknown}", remedy)
         return value.get(path)
 
     @property
@@ -208,7 +196,7 @@ class Space:
         return list(self.vary) if _is_list(self.vary) else [self.vary]  # type: ignore[list-item]
 
 
-def _table(x: Array) -> Tensor:
+def _finite_sample(x: Array) -> Tensor:
     """The finite rows of a sample, in double precision (n, ...)."""
     try:
         given = table_numbers(x) if is_table(x) else x
@@ -218,22 +206,22 @@ def _table(x: Array) -> Tensor:
     except (TypeError, ValueError, RuntimeError):
         sample = torch.zeros(0, device=CPU)
     if sample.dim() >= 2:
-        sample = sample[torch.isfinite(sample).flatten(1).all(1)]
-    if sample.dim() < 2 or len(sample) == 0:
-        raise InvalidArgumentError(
-            "x",
-            expected="a sample of inputs (n, ...) of finite numbers",
-            got=f"{type(x).__name__} of shape {tuple(getattr(x, 'shape', ()))}",
-            remedy="Pass an array with the sample axis first, such as the training inputs, or a "
-            "table of numbers only.",
-        )
+        sample = sample[finite_rows(sample)]
+    require(
+        sample.dim() >= 2 and len(sample) > 0,
+        "x",
+        "a sample of inputs (n, ...) of finite numbers",
+        f"{type(x).__name__} of shape {tuple(getattr(x, 'shape', ()))}",
+        "Pass an array with the sample axis first, such as the training inputs, or a table of "
+        "numbers only.",
+    )
     return sample
 
 
 def _spread(name: str, path: str, value: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """A value for every feature of a sample, flat (D,)."""
     try:
-        # by way of NumPy: torch would read a plain 0.1 in single precision
+        # NumPy first: torch would read a plain 0.1 in single precision
         tensor = value if isinstance(value, Tensor) else from_numpy(np.array(value))
         tensor = tensor.detach().cpu()
         if _suits(tensor, dtype):
@@ -242,10 +230,10 @@ def _spread(name: str, path: str, value: Any, shape: tuple[int, ...], dtype: tor
     except (RuntimeError, TypeError, ValueError):
         got = _short(value)
     kind = {torch.bool: "a mask", torch.long: "whole numbers"}.get(dtype, "a number or an array")
+    of = f", of {path!r}" if path else ""
     raise InvalidArgumentError(
         name,
-        expected=f"{kind} that broadcasts to one sample, {shape}"
-        + (f", of {path!r}" if path else ""),
+        expected=f"{kind} that broadcasts to one sample, {shape}{of}",
         got=got,
         remedy="Leave out the sample axis: the space is the same for every sample.",
     )
@@ -256,7 +244,7 @@ def _is_list(value: object) -> bool:
 
 
 def _suits(tensor: Tensor, dtype: torch.dtype) -> bool:
-    """A mask is boolean and a group number is whole; nothing is rounded in silence."""
+    """Whether a mask is boolean and a group number whole: nothing is rounded silently."""
     if dtype == torch.bool:
         return tensor.dtype == torch.bool
     whole = not tensor.is_floating_point() and not tensor.is_complex()
@@ -264,10 +252,10 @@ def _suits(tensor: Tensor, dtype: torch.dtype) -> bool:
 
 
 def _short(value: Any) -> str:
+    """A value in a few characters; arrays by a digest, since thresholds belong to one metric."""
     if isinstance(value, Tensor | np.ndarray):
         listed = value.detach().cpu() if isinstance(value, Tensor) else np.asarray(value)
         numbers = repr(listed.tolist()).encode()
-        # arrays of the same shape are told apart: thresholds of one metric are not for another
         return f"array{tuple(value.shape)} #{hashlib.sha256(numbers).hexdigest()[:8]}"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k}: {_short(v)}" for k, v in value.items()) + "}"

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from credibly._validation import require
 from credibly.errors import InvalidArgumentError
 from credibly.types import from_numpy
 
 Nested = Any
 """A tensor, or a mapping, list or tuple of nested inputs; other values pass through as they are."""
+
+_REMEDY = (
+    "Every tensor of a nested input has one row per sample. Entries of a list are parts, not "
+    "samples: put samples into one tensor, padded to one length "
+    "(torch.nn.utils.rnn.pad_sequence). Pass constants as plain numbers."
+)
 
 
 def leaves(x: Nested, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -37,7 +44,7 @@ def mapped(x: Nested, function: Callable[[str, Any], Any], path: str = "") -> Ne
     }
     if isinstance(x, Mapping):
         return parts
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
+    if hasattr(x, "_fields"):
         return type(x)(*parts.values())  # a named tuple
     return type(x)(parts.values())
 
@@ -47,33 +54,29 @@ def as_tensors(x: Nested) -> Nested:
     sizes: dict[str, int] = {}
 
     def convert(path: str, leaf: Any) -> Any:
-        if path in sizes:
-            raise _bad_leaf(path, "paths that tell the parts apart", "two parts of this path")
+        _check(path not in sizes, path, "paths that tell the parts apart", "two parts of this path")
         if isinstance(leaf, np.ndarray):
             leaf = _from_numpy(path, leaf)
         if not isinstance(leaf, Tensor):
             return leaf
-        if leaf.dim() == 0:
-            raise _bad_leaf(path, "a tensor with the sample axis first", "a single number")
+        _check(leaf.dim() > 0, path, "a tensor with the sample axis first", "a single number")
         sizes[path] = len(leaf)
         return leaf.clone() if leaf.is_inference() else leaf.detach()  # autograd must accept it
 
     with torch.inference_mode(False):
         converted = mapped(x, convert)
-    expected = next(iter(sizes.values()), 0)
+    first, count = next(iter(sizes.items()), ("", 0))
     for path, size in sizes.items():
-        if size != expected:
-            wanted = f"{expected} samples, as {next(iter(sizes))!r} has"
-            raise _bad_leaf(path, wanted, f"{size}", _of_lists(x))
-    if expected == 0:
-        raise InvalidArgumentError(
-            "x",
-            expected="at least one sample in at least one tensor",
-            got="none" if sizes else type(x).__name__,
-            remedy="Pass a tensor, or a mapping, list or tuple of tensors (n, ...): of a table "
-            "table.to_numpy(dtype='float32'), or name its columns, Space(columns=names), of texts "
-            "tokenizer(texts, padding=True, return_tensors='pt').",
-        )
+        _check(size == count, path, f"{count} samples, as {first!r} has", f"{size}")
+    require(
+        count > 0,
+        "x",
+        "at least one sample in at least one tensor",
+        "none" if sizes else type(x).__name__,
+        "Pass a tensor, or a mapping, list or tuple of tensors (n, ...). For a table pass "
+        "table.to_numpy(dtype='float32') or name its columns, Space(columns=names); for texts pass "
+        "tokenizer(texts, padding=True, return_tensors='pt').",
+    )
     return converted
 
 
@@ -82,52 +85,46 @@ def rows_of(x: Nested, rows: Tensor | slice) -> Nested:
     return mapped(x, lambda _, leaf: leaf[rows] if isinstance(leaf, Tensor) else leaf)
 
 
+def split(flat: Tensor, names: Sequence[str], shapes: Sequence[torch.Size]) -> dict[str, Tensor]:
+    """Flat values (n, D) as named parts, each (n, *shape)."""
+    pieces = torch.split(flat, [shape.numel() for shape in shapes], dim=1)
+    parts = zip(names, pieces, shapes, strict=True)
+    return {name: piece.reshape(-1, *shape) for name, piece, shape in parts}
+
+
 def samples_in(x: Nested) -> int:
-    """The number of samples of an input that `as_tensors` gave."""
-    return next(len(leaf) for _, leaf in leaves(x) if isinstance(leaf, Tensor))
+    """The number of samples of an input from `as_tensors`."""
+    return len(_first_tensor(x))
 
 
 def device_in(x: Nested) -> torch.device:
-    """Where the first tensor of an input that `as_tensors` gave lies."""
-    return next(leaf.device for _, leaf in leaves(x) if isinstance(leaf, Tensor))
+    """The device of the first tensor of an input from `as_tensors`."""
+    return _first_tensor(x).device
+
+
+def _first_tensor(x: Nested) -> Tensor:
+    return next(leaf for _, leaf in leaves(x) if isinstance(leaf, Tensor))
 
 
 def _children(x: Nested) -> Iterable[tuple[Any, Any]] | None:
     """Pairs of key and value of a container; None for a leaf."""
     if isinstance(x, Mapping):
         return x.items()
-    if isinstance(x, list | tuple):
-        return enumerate(x)
-    return None
+    return enumerate(x) if isinstance(x, list | tuple) else None
 
 
 def _from_numpy(path: str, leaf: Any) -> Tensor:
     try:
         return from_numpy(leaf)
     except (TypeError, ValueError) as error:
-        raise _bad_leaf(path, "an array of numbers", f"an array of {leaf.dtype}") from error
+        raise InvalidArgumentError(
+            _name(path), expected="an array of numbers", got=f"{leaf.dtype}", remedy=_REMEDY
+        ) from error
 
 
-def _of_lists(x: Nested) -> str:
-    """A word about lists of samples, which are taken for parts, where there are lists."""
-    parts = [x, *(value for _, value in _children(x) or ())]
-    if not any(_is_of_arrays(part) for part in parts):
-        return ""
-    return (
-        " The entries of a list are parts, not samples: of samples make one tensor, padded to one "
-        "length (torch.nn.utils.rnn.pad_sequence)."
-    )
+def _check(holds: bool, path: str, expected: str, got: str) -> None:  # noqa: FBT001
+    require(holds, _name(path), expected, got, _REMEDY)
 
 
-def _is_of_arrays(x: Nested) -> bool:
-    return isinstance(x, list) and any(isinstance(part, Tensor | np.ndarray) for part in x)
-
-
-def _bad_leaf(path: str, expected: str, got: str, also: str = "") -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"x[{path!r}]" if path else "x",
-        expected=expected,
-        got=got,
-        remedy="Every tensor of a nested input has one row a sample; give constants to the model "
-        f"when it is built, or as plain numbers.{also}",
-    )
+def _name(path: str) -> str:
+    return f"x[{path!r}]" if path else "x"

@@ -1,4 +1,4 @@
-"""Switches of torch that are one for the whole process, turned off for a while and back."""
+"""Switches of torch that are global to the process, turned off for a while and back."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch.backends import cudnn, mha
 
 
 class Switch:
-    """Off while anyone needs it off: the last to leave puts it back as the first found it.
+    """Off while any thread needs it off; the last one to leave restores the first value.
 
-    Threads that each put back what they found themselves would leave it off for good.
+    If each thread restored the value it found itself, the switch could stay off for good.
     """
 
     def __init__(self, get: Callable[[], bool], put: Callable[[bool], None]) -> None:
@@ -36,12 +36,8 @@ class Switch:
                     self._put(self._before)
 
 
-def _put_cudnn(value: bool) -> None:  # noqa: FBT001  # as torch's own setters
-    cudnn.enabled = value
-
-
 FAST_PATH = Switch(mha.get_fastpath_enabled, mha.set_fastpath_enabled)
-"""Of torch's own transformer layers, in eval mode without gradients."""
+"""The fast path of torch's own transformer layers, used in eval mode without gradients."""
 
-CUDNN = Switch(lambda: bool(cudnn.enabled), _put_cudnn)
+CUDNN = Switch(lambda: bool(cudnn.enabled), lambda value: setattr(cudnn, "enabled", value))
 """The convolutions and recurrent layers of NVIDIA's library."""

@@ -1,4 +1,4 @@
-"""The fit-risk trade-off as one smooth-as-the-model objective (Definitions 1 and 2).
+"""The trade-off of fit and risk as one objective (Definitions 1 and 2 of the paper).
 
     F(x) = |x - x0|^2 + sum_k l_k(phi(x))^2 / w_k
 
@@ -7,94 +7,77 @@ At a minimiser x+ the credibilities are c_k = -l_k and the multipliers lambda_k 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_and_pull, losses_only
+from credibly.model.variable import Variable
+from credibly.problem.rows import Rows
 from credibly.types import Limits, norm, per_sample
 
 
 @dataclass(frozen=True)
-class Point:
-    """Inputs with everything one pass tells about them; the sample axis is first."""
+class Point(Rows):
+    """Inputs, and the results of one pass at them."""
 
     x: Tensor
     losses: Tensor
     objective: Tensor
     gradient: Tensor
 
-    def select(self, rows: Tensor) -> Point:
-        """The chosen samples."""
-        return Point(*(getattr(self, f.name)[rows] for f in fields(self)))
-
-    def copy(self) -> Point:
-        """The same values in tensors of its own."""
-        return Point(*(getattr(self, f.name).clone() for f in fields(self)))
-
     def write(self, rows: Tensor, other: Point) -> None:
         """Overwrite the samples with the numbers `rows`, in place."""
-        for f in fields(self):
-            getattr(self, f.name)[rows] = getattr(other, f.name)
+        for name, value in vars(self).items():
+            value[rows] = vars(other)[name]
 
     def replaced(self, other: Point, rows: Tensor) -> Point:
-        """Where the mask `rows` (n,) is true, the other point."""
-        return Point(
-            *(
-                torch.where(
-                    per_sample(rows, getattr(self, f.name)),
-                    getattr(other, f.name),
-                    getattr(self, f.name),
-                )
-                for f in fields(self)
-            )
-        )
+        """The other point where the mask `rows` (n,) is true."""
+        pairs = zip(vars(other).values(), vars(self).values(), strict=True)
+        return Point(*(torch.where(per_sample(rows, mine), new, mine) for new, mine in pairs))
 
 
 @dataclass(frozen=True)
 class FitRiskProblem:
-    """A batch of independent problems over one frozen model.
+    """A batch of independent problems with the same model.
 
     Attributes:
-        classifier: the model.
-        x0: the inputs (n, ...).
+        variable: what is solved for, and the model as a function of it.
         weights: w > 0 (K,), in the units of (loss / input)^2.
-        bounds: smallest and largest value of any feature, or of each of each sample (n, ...), or
-            None (the paper has none).
+        bounds: smallest and largest value, two numbers or two tensors (n, ...); None: no bounds, as
+            in the paper.
+
+    Example: see `credibly.credibility`, which builds and solves one.
     """
 
-    classifier: Classifier
-    x0: Tensor
+    variable: Variable
     weights: Tensor
     bounds: Limits | None = None
+
+    @property
+    def x0(self) -> Tensor:
+        """Where the search starts: the inputs, or the part of them that moves (n, ...)."""
+        return self.variable.start
 
     def __len__(self) -> int:
         return len(self.x0)
 
-    def select(self, rows: Tensor | slice) -> FitRiskProblem:
+    def select(self, rows: Tensor | slice) -> Self:
         """The problems of the chosen samples."""
-        return replace(self, **self.selected(rows))
-
-    def selected(self, rows: Tensor | slice) -> dict[str, Any]:
-        """The parts that have a row a sample, for the chosen ones."""
-        low, high = self.bounds or (None, None)
-        each = isinstance(low, Tensor) and isinstance(high, Tensor)
-        return {
-            "classifier": self.classifier.select(rows),
-            "x0": self.x0[rows],
-            "bounds": (low[rows], high[rows]) if each else self.bounds,  # type: ignore[index]
-        }
+        bounds = self.bounds
+        if bounds is not None and isinstance(bounds[0], Tensor):
+            bounds = tuple(limit[rows] for limit in bounds)  # type: ignore[assignment]
+        return replace(self, variable=self.variable.select(rows), bounds=bounds)
 
     def evaluate(self, x: Tensor, multipliers: Tensor | None = None) -> Point:
-        """One pass: losses, F and 2 (x - x0) + sum_k lambda_k grad l_k.
+        """One pass: losses, F, and the gradient 2 (x - x0) + sum_k lambda_k grad l_k.
 
-        Without `multipliers` they are 2 l / w, and the last is the gradient of F.
+        By default lambda is 2 l / w, which gives the gradient of F.
         """
         found = losses_and_pull(
-            self.classifier, x, self.multipliers if multipliers is None else lambda _: multipliers
+            self.variable, x, self.multipliers if multipliers is None else lambda _: multipliers
         )
         shift = x - self.x0
         gradient = 2 * shift + found.pull
@@ -102,7 +85,7 @@ class FitRiskProblem:
 
     def objective(self, x: Tensor) -> Tensor:
         """F (n,): one forward."""
-        return self._objective(x - self.x0, losses_only(self.classifier, x))
+        return self._objective(x - self.x0, losses_only(self.variable, x))
 
     def multipliers(self, losses: Tensor) -> Tensor:
         """The lambda = 2 l / w that belong to given losses (n, K)."""
@@ -121,7 +104,7 @@ class FitRiskProblem:
         return x if self.bounds is None else x.clamp(*self.bounds)
 
     def free(self, point: Point) -> Tensor:
-        """Features that may move: those no active bound holds back (n, ...)."""
+        """Features that no active bound holds in place (n, ...)."""
         if self.bounds is None:
             return torch.ones_like(point.x, dtype=torch.bool)
         low, high = self.bounds
@@ -134,7 +117,7 @@ class FitRiskProblem:
         return point.gradient if self.bounds is None else point.gradient * self.free(point)
 
     def relative_stationarity(self, point: Point) -> Tensor:
-        """|grad F| against the two pulls that balance in it, risk and fit: 0 to 1 (n,)."""
+        """|grad F| relative to the lengths of its two parts, of risk and of fit: 0 to 1 (n,)."""
         shift = 2 * (point.x - self.x0)
         pulls = norm(shift) + norm(point.gradient - shift)
         tiny = torch.finfo(pulls.dtype).tiny

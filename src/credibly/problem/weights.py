@@ -6,267 +6,219 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from credibly.errors import InvalidArgumentError
+from credibly import _validation as check
+from credibly._validation import as_numbers, real_number, require
+from credibly.model.bind import bind
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import loss_jacobian, losses_only, sketched_trace, undisturbed
-from credibly.model.inputs import enter, finite_rows
 from credibly.model.structure import Nested
-from credibly.types import CPU, Array, from_numpy, real_number, whole_number
+from credibly.model.variable import Variable
+from credibly.types import CPU, Array, finite_rows
 
-EXACT_CLASSES = 32
-"""Up to so many classes the automatic gamma uses the whole Jacobian, above it a sketch."""
-
-DIGITS = 4
-"""Of the automatic gamma, so that what is printed is the number itself and can be typed again."""
-
-PROBES = 16
-"""Random-sign probes of the sketch; their seed is fixed, so the number is repeatable."""
+EXACT_CLASSES = 32  # up to which the automatic gamma uses the whole Jacobian, not a sketch
+PROBES = 16  # random signs of the sketch; their seed is fixed
+DIGITS = 4  # of the automatic gamma, so that the printed number is the number used
 
 
 def resolve_weights(
-    classifier: Classifier,
-    x0: Tensor,
+    variable: Variable,
     *,
     gamma: float | Literal["auto"] | None,
     weights: Array | Sequence[float] | None,
 ) -> Tensor:
-    """Give w (K,) in the precision and on the device of `x0`; exactly one source is allowed."""
-    if (gamma is None) == (weights is None):
-        raise InvalidArgumentError(
-            "gamma",
-            expected="exactly one of gamma and weights",
-            got="both" if gamma is not None else "neither",
-            remedy="Pass gamma=200.0 (one number), gamma='auto', or weights=<K numbers>.",
-        )
-    losses = _first_losses(classifier, x0)
-    if weights is not None:
-        w = _vector(weights, len(losses), x0)
-    else:
-        if isinstance(gamma, str) and gamma == "auto":
-            gamma = _auto(classifier, x0)
-        w = _in_precision([positive(gamma, "gamma")] * len(losses), "gamma", x0)
-    _check_objective(losses, w, "gamma" if weights is None else "weights")
-    return w
+    """The weights w (K,) in the precision and on the device of what moves."""
+    require(
+        (gamma is None) != (weights is None),
+        "gamma",
+        "exactly one of gamma and weights",
+        "both" if gamma is not None else "neither",
+        "Pass gamma=200.0 (one number), gamma='auto', or weights=<K numbers>.",
+    )
+    losses, x0 = _first_losses(variable), variable.start
+    if weights is not None:  # detached: a profile is attached by attached_credibility
+        return _checked(as_numbers(weights, "weights", x0).detach(), "weights", losses)
+    number = _auto(variable) if _is_auto(gamma) else positive_gamma(gamma)
+    return _checked(
+        losses.new_full(losses.shape, number, dtype=torch.float64).to(x0), "gamma", losses
+    )
 
 
 def check_gamma(gamma: object, dtype: torch.dtype | None = None) -> None:
-    """A gamma is 'auto' or a positive number, which can be said before there are inputs.
+    """Refuse a gamma that is neither 'auto' nor a positive number, before there are inputs.
 
-    Where the precision of the inputs is known, it must be able to hold the number.
+    With `dtype`, the number must also be usable in that precision.
     """
-    if not (isinstance(gamma, str) and gamma == "auto"):
-        number = positive(gamma, "gamma")
-        if dtype is not None:
-            _in_precision([number], "gamma", torch.zeros(0, dtype=dtype, device=CPU))
+    if not _is_auto(gamma):
+        exact = torch.tensor([positive_gamma(gamma)], dtype=torch.float64, device=CPU)
+        w = exact.to(dtype or exact.dtype)
+        _checked(w, "gamma", torch.ones_like(w))
 
 
 def same_gamma(one: object, other: object, dtype: torch.dtype | None = None) -> bool:
-    """Whether two gammas, numbers or 'auto', are one in the precision in which they are used."""
+    """Whether two gammas, numbers or 'auto', are equal in the precision in which they are used."""
     numbers = real_number(one), real_number(other)
     if None in numbers:
         return one == other
-    exact = torch.tensor(numbers, dtype=torch.float64, device=CPU)
-    left, right = exact.to(dtype or torch.float64).tolist()
+    left, right = torch.tensor(numbers, dtype=torch.float64, device=CPU).to(dtype or torch.float64)
     return bool(left == right)
 
 
 def auto_gamma(
-    clf: Classifier, x: Nested = None, *, kappa: float = 1.0, sample: int = 64, chunk_size: int = 64
+    clf: Classifier | Variable,
+    x: Nested = None,
+    *,
+    kappa: float = 1.0,
+    sample: int = 64,
+    chunk_size: int = 64,
 ) -> float:
     """Gamma from the model alone: kappa times the median of tr(A A^T) / K, to four digits.
 
     A = dl/dx are the gradients of the K losses. With kappa = 1 the weights balance the model's own
-    sensitivity, halfway between "nothing moves" and "everything is fitted". No labels are needed,
-    and rescaling the input space by a divides gamma by a^2, so that the profile stays the same (up
-    to the rounding of gamma, which lets it be typed again).
+    sensitivity, halfway between "nothing moves" and "everything is fitted". No labels are needed.
+    Rescaling the inputs by a divides gamma by a^2, so that the profile stays the same.
 
     Args:
         clf: the classifier.
-        x: inputs as in `credibility`; of more than `sample`, evenly spaced ones are used. Leave it
-            out for a classifier that is bound to its inputs.
+        x: inputs as in `credibility`; None for a classifier that is bound to its inputs.
         kappa: how risk-averse to be; larger moves inputs less.
-        sample: most inputs looked at.
+        sample: most inputs to use; they are evenly spaced.
         chunk_size: inputs handled at a time.
+
+    Example:
+        >>> import torch, credibly as cr
+        >>> clf = cr.Classifier(lambda x: x @ torch.tensor([[2.0, -2.0], [1.0, 0.0]]))
+        >>> cr.auto_gamma(clf, torch.zeros(5, 2))
+        4.25
     """
-    clf, x0 = enter(clf, x)
-    with undisturbed(x0) as x0:
-        check_model(clf, x0)
-        return _auto(clf, x0, kappa=kappa, sample=sample, chunk_size=chunk_size)
+    with undisturbed(bind(clf, x)) as variable:
+        check_model(variable)
+        return _auto(variable, kappa=kappa, sample=sample, chunk_size=chunk_size)
 
 
 def _auto(
-    clf: Classifier, x0: Tensor, *, kappa: float = 1.0, sample: int = 64, chunk_size: int = 64
+    variable: Variable, *, kappa: float = 1.0, sample: int = 64, chunk_size: int = 64
 ) -> float:
+    kappa = check.positive("kappa", kappa)
     for name, count in (("sample", sample), ("chunk_size", chunk_size)):
-        if whole_number(count) is None or count < 1:
-            raise InvalidArgumentError(
-                name, expected="a whole number >= 1", got=repr(count), remedy="64 is plenty."
-            )
+        check.whole(name, count, remedy="64 is enough.")
+    x0 = variable.start
     usable = finite_rows(x0).nonzero().squeeze(1)
-    if len(usable) == 0:
-        raise InvalidArgumentError(
-            "x",
-            expected="at least one sample without NaN or infinity to set gamma by",
-            got=f"{len(x0)} samples, none of them finite",
-            remedy="Clean the inputs, or pass gamma as a number.",
-        )
+    require(
+        len(usable) > 0,
+        "x",
+        "at least one sample without NaN or infinity, to find gamma",
+        f"{len(x0)} samples, none of them finite",
+        "Clean the inputs, or pass gamma as a number.",
+    )
     few = min(sample, len(usable))
     rows = torch.linspace(0, len(usable) - 1, few, dtype=torch.float64, device=x0.device)
-    chosen = usable[rows.round().long()]
-    energies = torch.cat(
-        [_mean_energy(clf.select(part), x0[part]) for part in torch.split(chosen, chunk_size)]
-    )
+    parts = torch.split(usable[rows.round().long()], chunk_size)
+    energies = torch.cat([_mean_energy(variable.select(part)) for part in parts])
     finite = energies[torch.isfinite(energies)].double()
     median = float(finite.quantile(0.5)) if len(finite) else math.nan
-    if not (median > 0 and math.isfinite(median)):
-        raise InvalidArgumentError(
-            "gamma",
-            expected="losses that change with the input, to set gamma='auto' by",
-            got=f"a median squared gradient of {median}",
-            remedy="Pass gamma as a number.",
-        )
-    return float(f"{positive(kappa, 'kappa') * median:.{DIGITS}g}")
+    require(
+        median > 0 and math.isfinite(median),
+        "gamma",
+        "losses that change with the input, to find gamma='auto'",
+        f"a median squared gradient of {median}",
+        "Pass gamma as a number.",
+    )
+    return float(f"{kappa * median:.{DIGITS}g}")
 
 
 def prior_weights(priors: Sequence[float] | Tensor, *, gamma: float) -> Tensor:
-    """Weights (K,) that know how frequent the classes are; uniform priors give gamma for all.
+    """Weights (K,) for known class frequencies; uniform priors give gamma for all.
 
-    The prior of the Bayesian reading is c_k ~ N(0, w_k / 2t): w_k is how far below zero c_k is
-    expected. A classifier that knows only the frequencies p has losses -log p_k, so
-    w_k = gamma (log p_k)^2 / mean_j (log p_j)^2: rare classes may be incredible at less cost.
+    In the Bayesian reading c_k ~ N(0, w_k / 2t): w_k says how far below zero c_k is expected. A
+    classifier that knows only the frequencies p has losses -log p_k, so w_k is gamma (log p_k)^2 /
+    mean_j (log p_j)^2: a low credibility costs less for a rare class.
+
+    Example: pass the result as `weights` of `credibility`.
     """
     p = as_numbers(priors, "priors", torch.zeros(0, dtype=torch.float64, device=CPU))
-    if p.dim() != 1 or len(p) < 2 or not bool(((p > 0) & (p < 1)).all()):
-        raise InvalidArgumentError(
-            "priors",
-            expected="K >= 2 frequencies strictly between 0 and 1",
-            got=f"{p.tolist()}",
-            remedy="Count the classes; give unseen ones a small positive share.",
-        )
-    if abs(float(p.sum()) - 1) > 1e-6:
-        raise InvalidArgumentError(
-            "priors",
-            expected="frequencies that sum to one",
-            got=f"a sum of {float(p.sum()):.6g}",
-            remedy="Divide the counts by their total.",
-        )
-    surprise = p.log().square()
-    return positive(gamma, "gamma") * surprise / surprise.mean()
-
-
-def _mean_energy(classifier: Classifier, x: Tensor) -> Tensor:
-    """tr(A A^T) / K (n,)."""
-    count = class_count(classifier, x)
-    if count <= EXACT_CLASSES:
-        return loss_jacobian(classifier, x)[1].square().sum(dim=(1, 2)) / count
-    generator = torch.Generator(CPU).manual_seed(0)
-    signs = torch.randint(0, 2, (PROBES, count), generator=generator, device=CPU) * 2 - 1
-    return sketched_trace(classifier, x, signs.to(x)) / count
-
-
-def class_count(classifier: Classifier, x: Tensor) -> int:
-    """The number of classes K, by a forward of one sample."""
-    return len(_first_losses(classifier, x))
-
-
-def _first_losses(classifier: Classifier, x: Tensor) -> Tensor:
-    """Losses (K,) of the first sample without NaN or infinity; of zeros where there is none."""
-    finite = finite_rows(x).nonzero().squeeze(1)
-    first = torch.cat([finite, finite.new_zeros(1)])[:1]
-    probe = x[first].nan_to_num(0.0, 0.0, 0.0)
-    return losses_only(classifier.select(first), probe)[0]
-
-
-def _check_objective(losses: Tensor, w: Tensor, name: str) -> None:
-    """Refuse weights so small that the objective of a sample is infinite, whatever the model."""
-    squares = losses.square()  # infinite by themselves they speak of the sample, not of the weights
-    if bool(squares.isfinite().all()) and not bool((squares / w).sum().isfinite()):
-        raise _too_small(float(w.min()), name, w.dtype)
-
-
-def _too_small(weight: float, name: str, dtype: torch.dtype) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        name,
-        expected=f"numbers by which losses can be divided in {dtype}",
-        got=f"{weight:.4g}, too small: loss^2 / {name} is infinite in this precision",
-        remedy="Pass a larger one, rescale the inputs (gamma has the unit of (loss / input)^2), or "
-        "use float64.",
+    good = p.dim() == 1 and len(p) > 1 and bool(((p > 0) & (p < 1)).all())
+    require(
+        good and abs(float(p.sum()) - 1) <= 1e-6,
+        "priors",
+        "K >= 2 frequencies strictly between 0 and 1 that sum to one",
+        f"{p.tolist()}" + (f", a sum of {float(p.sum()):.6g}" if good else ""),
+        "Divide the counts of the classes by their total; give unseen ones a small positive share.",
     )
+    surprise = p.log().square()
+    return positive_gamma(gamma) * surprise / surprise.mean()
 
 
-def positive(value: object, name: str) -> float:
-    """A positive finite number as a float, or an error that knows usual slips."""
+def class_count(variable: Variable) -> int:
+    """The number of classes K, by a forward of one sample."""
+    return len(_first_losses(variable))
+
+
+def positive_gamma(value: object, name: str = "gamma") -> float:
+    """A positive finite number; for a word that is nearly right the error says what to write."""
     number = real_number(value)
-    if number is None or not math.isfinite(number) or number <= 0:
-        raise InvalidArgumentError(
-            name,
-            expected="a positive finite number" + (" or 'auto'" if name == "gamma" else ""),
-            got=repr(value),
-            remedy=_spelling(value, name)
-            or "It weighs loss against movement of the input; 'auto' finds one for gamma, and "
-            "`weights` takes one number a class.",
-        )
-    return number
+    good = number is not None and math.isfinite(number) and number > 0
+    expected = "a positive finite number" + (" or 'auto'" if name == "gamma" else "")
+    require(good, name, expected, repr(value), _gamma_remedy(value, name))
+    return number or 0.0
 
 
-def _spelling(value: object, name: str) -> str | None:
-    """What to write instead of a word that was nearly right."""
-    if not isinstance(value, str):
-        return None
-    if name == "gamma" and value.strip().lower() == "auto":
+def _gamma_remedy(value: object, name: str) -> str:
+    word = value.strip() if isinstance(value, str) else ""
+    if name == "gamma" and word.lower() == "auto":
         return "Write it in lower case: gamma='auto'."
     try:
-        float(value)
+        float(word)
     except ValueError:
-        return None
-    return f"Write it without quotes: {'gamma=' if name == 'gamma' else ''}{value.strip()}."
-
-
-def as_numbers(values: object, name: str, like: Tensor) -> Tensor:
-    """A tensor in the precision and on the device of `like`, or a clear error."""
-    try:
-        given = from_numpy(values) if isinstance(values, np.ndarray) else values
-        return torch.as_tensor(given, dtype=like.dtype, device=like.device)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidArgumentError(
-            name, expected="numbers", got=repr(values)[:80], remedy="Pass a list or a tensor."
-        ) from error
-
-
-def _in_precision(values: list[float], name: str, like: Tensor) -> Tensor:
-    """The values as they are in the precision of `like`, refused where it cannot hold them."""
-    w = torch.tensor(values, dtype=torch.float64, device=like.device).to(like)
-    if not bool((torch.isfinite(w) & (w > 0)).all()):
-        raise InvalidArgumentError(
-            name,
-            expected=f"numbers that {like.dtype} can hold",
-            got=f"{values[0]:.4g}",
-            remedy="Rescale the inputs, or use float64.",
+        return (
+            "It is the cost of moving the input; 'auto' finds one for gamma, and `weights` takes "
+            "one number per class."
         )
-    if not bool(w.reciprocal().isfinite().all()):
-        raise _too_small(values[0], name, like.dtype)
-    return w
+    return f"Write it without quotes: {'gamma=' if name == 'gamma' else ''}{word}."
 
 
-def _vector(weights: Array | Sequence[float], count: int, x0: Tensor) -> Tensor:
-    w = as_numbers(weights, "weights", x0).detach()  # a profile is attached by attached_credibility
-    if w.shape != (count,):
-        raise InvalidArgumentError(
-            "weights",
-            expected=f"{count} numbers, one a class",
-            got=f"shape {tuple(w.shape)}",
-            remedy="For the same weight everywhere pass gamma instead.",
-        )
-    if not bool((torch.isfinite(w) & (w > 0)).all()):
-        raise InvalidArgumentError(
-            "weights",
-            expected="positive finite numbers",
-            got=f"{w.tolist()}",
-            remedy="A larger weight makes a class's loss matter less; it cannot be zero.",
-        )
+def _is_auto(gamma: object) -> bool:
+    return isinstance(gamma, str) and gamma == "auto"
+
+
+def _mean_energy(variable: Variable) -> Tensor:
+    """tr(A A^T) / K (n,)."""
+    count, x = class_count(variable), variable.start
+    if count <= EXACT_CLASSES:
+        return loss_jacobian(variable, x)[1].square().sum(dim=(1, 2)) / count
+    generator = torch.Generator(CPU).manual_seed(0)
+    signs = torch.randint(0, 2, (PROBES, count), generator=generator, device=CPU) * 2 - 1
+    return sketched_trace(variable, x, signs.to(x)) / count
+
+
+def _first_losses(variable: Variable) -> Tensor:
+    """Losses (K,) of the first finite sample, or at zeros if there is none."""
+    x = variable.start
+    finite = finite_rows(x).nonzero().squeeze(1)
+    first = torch.cat([finite, finite.new_zeros(1)])[:1]
+    return losses_only(variable.select(first), x[first].nan_to_num(0.0, 0.0, 0.0))[0]
+
+
+def _checked(w: Tensor, name: str, losses: Tensor) -> Tensor:
+    """The weights, unless they are not K positive numbers or make the objective infinite."""
+    require(
+        w.shape == losses.shape and bool((torch.isfinite(w) & (w > 0)).all()),
+        name,
+        f"positive weights that {w.dtype} can hold, one for each of {len(losses)} classes",
+        f"{sorted(set(w.tolist()))}" if w.shape == losses.shape else f"shape {tuple(w.shape)}",
+        "A larger weight makes the loss of a class matter less. If the numbers are right, rescale "
+        "the inputs or use float64; for equal weights pass gamma.",
+    )
+    squares = losses.square()  # if they are infinite themselves, the weights are not to blame
+    require(
+        not bool(squares.isfinite().all()) or bool((squares / w).sum().isfinite()),
+        name,
+        f"numbers by which losses can be divided in {w.dtype}",
+        f"{float(w.min()):.4g}, too small: loss^2 / {name} is infinite in this precision",
+        "Pass a larger one, rescale the inputs (gamma has the unit of (loss / input)^2), or use "
+        "float64.",
+    )
     return w

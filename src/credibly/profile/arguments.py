@@ -1,103 +1,89 @@
-"""Arguments that the doors of this folder share, checked once."""
+"""Checks of arguments that several functions share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch import Tensor
 
-from credibly.errors import InvalidArgumentError, MissingExtraError
-from credibly.model.inputs import finite_rows
+from credibly._extras import load_extra
+from credibly._validation import as_numbers, real_number, require
 from credibly.solve.base import Solver
 from credibly.solve.loop import Tick
-from credibly.types import Bounds, real_number, whole_number
-
-Progress = bool | Callable[[float], None]
+from credibly.types import Bounds, Progress, finite_rows
 
 
 @contextmanager
 def ticking(progress: Progress, what: str = "solving profiles") -> Iterator[Tick | None]:
     """A function to report progress to: none, the caller's own, or that of a bar."""
-    if progress is False:
-        yield None
-        return
-    if callable(progress):
-        yield progress
-        return
+    expected = "True, False or a function of the share done"
+    known = isinstance(progress, bool) or callable(progress)
+    require(known, "progress", expected, repr(progress), "True shows a bar.")
     if progress is not True:
-        raise InvalidArgumentError(
-            "progress",
-            expected="True, False or a function of the share done",
-            got=repr(progress),
-            remedy="True shows a bar.",
-        )
-    try:
-        from rich.progress import Progress as Bar
-    except ImportError as error:
-        raise MissingExtraError(package="rich", extra="cli", purpose="A progress bar") from error
-    with Bar(transient=True) as bar:
+        yield progress or None
+        return
+    rich = load_extra("rich.progress", extra="cli", purpose="A progress bar")
+    with rich.Progress(transient=True) as bar:
         task = bar.add_task(what, total=1.0)
         yield lambda share: bar.update(task, completed=share)
 
 
 def check_solver(solver: Solver | None, *, default: Solver) -> Solver:
     """The solver given, or the default."""
-    if solver is None:
-        return default
-    if not isinstance(solver, Solver):
-        raise InvalidArgumentError(
-            "solver",
-            expected="a solver value such as credibly.solvers.LBFGS()",
-            got=repr(solver),
-            remedy="Mind the parentheses: a class is not a solver, and names are not accepted.",
-        )
-    return solver
+    require(
+        solver is None or isinstance(solver, Solver),
+        "solver",
+        "a solver such as credibly.solvers.LBFGS()",
+        repr(solver),
+        "Mind the parentheses: a class is not a solver, and names are not accepted.",
+    )
+    return solver or default
 
 
-def check_chunk_size(chunk_size: int) -> None:
-    """Refuse chunks that are not a positive number of samples."""
-    if whole_number(chunk_size) is None or chunk_size < 1:
-        raise InvalidArgumentError(
-            "chunk_size",
-            expected="a whole number of samples >= 1",
-            got=repr(chunk_size),
-            remedy="It bounds memory; results do not depend on it.",
-        )
-
-
-def check_seed(seed: object) -> int:
-    """The seed as an int, which torch can take also with the number of a sample added."""
-    number = whole_number(seed)
-    if number is None or not -(2**63) <= number < 2**63:
-        raise InvalidArgumentError(
-            "seed",
-            expected="a whole number from -2**63 to 2**63 - 1",
-            got=repr(seed),
-            remedy="0 is as good as any.",
-        )
-    return number
-
-
-def check_bounds(bounds: Bounds | None, x0: Tensor) -> Bounds | None:
-    """Bounds as a pair of numbers that the inputs themselves keep."""
+def check_pair(bounds: Bounds | None) -> Bounds | None:
+    """Bounds as a pair of numbers."""
     if bounds is None:
         return None
     pair = [real_number(b) for b in bounds] if isinstance(bounds, tuple | list) else []
     low, high = pair if len(pair) == 2 else (None, None)
-    if low is None or high is None or not low < high:
-        raise InvalidArgumentError(
-            "bounds",
-            expected="(low, high), two numbers with low < high",
-            got=repr(bounds),
-            remedy="For pixels pass (0.0, 1.0).",
-        )
+    good = low is not None and high is not None and low < high
+    expected = "(low, high), two numbers with low < high"
+    require(good, "bounds", expected, repr(bounds), "For pixels pass (0.0, 1.0).")
+    return (low or 0.0, high or 0.0)
+
+
+def check_bounds(bounds: Bounds | None, x0: Tensor) -> Bounds | None:
+    """Bounds as a pair of numbers between which the inputs lie."""
+    pair = check_pair(bounds)
     inside = x0[finite_rows(x0)]
-    if bool(((inside < low) | (inside > high)).any()):
-        raise InvalidArgumentError(
+    if pair is not None and inside.numel():
+        low, high = inside.min(), inside.max()
+        require(
+            not bool((low < pair[0]) | (high > pair[1])),
             "bounds",
-            expected="bounds that hold for the inputs themselves",
-            got=f"{bounds}; inputs span {float(inside.min()):.4g} to {float(inside.max()):.4g}",
-            remedy="Widen the bounds, or clamp the inputs first.",
+            "bounds between which the inputs lie",
+            f"{bounds}; inputs span {float(low):.4g} to {float(high):.4g}",
+            "Widen the bounds, or clamp the inputs first.",
         )
-    return (low, high)
+    return pair
+
+
+def class_numbers(
+    values: object, name: str, shape: tuple[int, int], like: Tensor, *, sign: int = 0
+) -> Tensor:
+    """Numbers (n, K), one per sample and class; with a sign, none of the opposite sign."""
+    found = as_numbers(values, name, like).detach()
+    wrong = found.isnan() | (sign * found < 0) if sign else found.isnan()
+    kind = {1: "non-negative ", -1: "non-positive ", 0: ""}[sign]
+    got = f"shape {tuple(found.shape)}"
+    if bool(wrong.any()):
+        got += f" with {float(found[wrong][0]):.4g}"
+    require(
+        tuple(found.shape) == shape and not bool(wrong.any()),
+        name,
+        f"{kind}numbers of shape {shape}, without NaN",
+        got,
+        "Pass one number per sample and class, such as profile.multipliers or profile.credibility.",
+    )
+    return found

@@ -1,66 +1,71 @@
-"""Numbers by which anyone can check an answer: residuals first, the verdict second."""
+"""Numbers by which an answer can be checked: residuals of the optimality conditions."""
+# ruff: noqa: RUF009  # `Stored()` is a descriptor, not a default
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Literal, Self
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from credibly.errors import InvalidArgumentError
+from credibly import _validation as check
+from credibly.model.bind import bind, check_reachable, encoded
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import undisturbed
-from credibly.model.inputs import as_inputs, check_reachable, enter
 from credibly.model.structure import Nested
+from credibly.model.variable import Variable
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.problem.weights import as_numbers, resolve_weights
-from credibly.profile.arguments import check_bounds, check_chunk_size, check_seed
+from credibly.problem.rows import Rows
+from credibly.problem.weights import resolve_weights
+from credibly.profile.arguments import check_bounds, class_numbers
 from credibly.profile.noise import generators_from, noise_of
-from credibly.profile.partial import Partial
-from credibly.solve.base import reach, require_positive
-from credibly.types import Array, Bounds, norm, per_sample, whole_number
+from credibly.profile.stored import Stored
+from credibly.solve.base import reach
+from credibly.types import Array, Bounds, norm, per_sample
 
 
 @dataclass(frozen=True, repr=False)
-class Certificate(Partial):
-    """Residuals of the optimality conditions, one number a sample each.
+class Certificate(Rows):
+    """Residuals of the optimality conditions, one number per sample each.
 
     Attributes:
         objective: F at the answer.
         stationarity: |2 (x - x0) + sum_k lambda_k grad l_k|, zero at a smooth minimum (Theorem 1).
-        relative_stationarity: the same against the two pulls that balance in it: 0 to 1.
+        relative_stationarity: the same, relative to the lengths of its two parts: 0 to 1.
         fixed_point: max_k |c_k + w_k lambda_k / 2|, zero for a credibility profile (Theorem 2).
-        feasibility: how far any loss exceeds its credence, max_k [l_k + c_k]_+, or any feature its
-            bounds, whichever is more.
+        feasibility: the largest excess of a loss over its credence, max_k [l_k + c_k]_+, or of a
+            feature over its bounds.
         slackness: max_k |lambda_k (l_k + c_k)|.
         decrease: |c0|^2 - |c|^2 - |x - x0|^2 in the weighted norms; never negative for a profile of
             `credibility`.
-        tradeoff: how much smaller the objective is at the best of the nearby x' that were tried,
-            as a share of the risk; 0 if none is better, NaN if none was tried: the certificate that
-            comes with a profile has not searched, that of `certify` has.
+        tradeoff: how much smaller the objective is at the best nearby x' that was tried, as a share
+            of the risk; 0 if none is better, NaN if none was tried. `certify` tries some; the
+            certificate of a profile does not.
         hull: the shortest element of the convex hull of gradients sampled near the answer, relative
             like `relative_stationarity`; near zero on a kink. NaN if not sampled.
+
+    Example: see `certify`.
     """
 
     objective: Tensor
-    stationarity: Tensor
     relative_stationarity: Tensor
-    fixed_point: Tensor
-    feasibility: Tensor
-    slackness: Tensor
     decrease: Tensor
-    tradeoff: Tensor
-    hull: Tensor
+    stationarity: Stored = Stored()
+    fixed_point: Stored = Stored()
+    feasibility: Stored = Stored()
+    slackness: Stored = Stored()
+    tradeoff: Stored = Stored()
+    hull: Stored = Stored()
 
     def holds(self, *, tolerance: float = 1e-3, improvement: float = 1e-3) -> Tensor:
-        """Verdict (n,): optimal as far as was looked, which is nearby; other basins may be deeper.
+        """Whether each answer is a local optimum (n,); other basins may be deeper.
 
         The multipliers must fit the credences to `tolerance`. The point must be stationary to
-        `tolerance` or, where it is not, as on a kink, none of the nearby points that `certify`
-        tried may improve the objective by more than the share `improvement` of the risk. Without
-        that search, as in `profile.certificate`, only stationary points pass.
+        `tolerance`, or no nearby point that `certify` tried may improve the objective by more than
+        the share `improvement` of the risk. Without that search, as in `profile.certificate`, only
+        stationary points pass.
         """
         consistent = (
             (self.fixed_point <= tolerance)
@@ -71,23 +76,15 @@ class Certificate(Partial):
         return consistent & local
 
     def __getitem__(self, rows: Tensor | slice) -> Certificate:
-        return Certificate.holding({name: getattr(self, name)[rows] for name in self.stored()})
+        return self.select(rows)
 
     def __repr__(self) -> str:
-        shown = ", ".join(self.stored())
-        return f"Certificate({len(self.objective)} samples; {shown})"
-
-    @classmethod
-    def concatenate(cls, parts: list[Certificate]) -> Self:
-        """One certificate of many."""
-        known = [f.name for f in fields(cls) if all(f.name in part.stored() for part in parts)]
-        return cls.holding(
-            {name: torch.cat([getattr(part, name) for part in parts]) for name in known}
-        )
+        known = (name for name, value in vars(self).items() if value is not None)
+        return f"Certificate({len(self.objective)} samples; {', '.join(known)})"
 
 
 def certify(
-    clf: Classifier,
+    clf: Classifier | Variable,
     x0: Nested,
     x: Array,
     *,
@@ -102,57 +99,60 @@ def certify(
     seed: int = 0,
     chunk_size: int = 128,
 ) -> Certificate:
-    """Check any answer, wherever it came from.
+    """Check any answer, from any solver.
 
     Args:
         clf: the classifier.
-        x0: the inputs that were asked about, as in `credibility`; None for a classifier that is
-            bound to them.
+        x0: inputs as in `credibility`; None for a classifier that is bound to them.
         x: the proposed x+ (n, ...), as in `profile.perturbed`.
         gamma: as in `credibility`; exactly one of gamma and weights.
         weights: as in `credibility`.
         multipliers: lambda (n, K); by default -2 c / w, which satisfy the fixed point by design.
-        credences: c (n, K), none positive; by default the -l that x itself earns. Brought credences
-            are held to what they claim: the objective is |x - x0|^2 + sum_k c_k^2 / w_k, and a loss
-            above -c_k is a violation.
+        credences: c (n, K), none positive; by default -l at x. With given credences the objective
+            is |x - x0|^2 + sum_k c_k^2 / w_k, and a loss above -c_k is a violation.
         bounds: as in `credibility`.
-        probes: nearby points at which the trade-off inequality (Definition 2) is tried: along the
-            gradient, towards x0 and away from it, and in random directions.
+        probes: nearby points at which the trade-off inequality (Definition 2) is checked: along
+            the gradient, towards x0 and away from it, and in random directions.
         gradient_samples: gradients sampled in a small ball for `hull`; 0 leaves it NaN.
         radius: size of the neighbourhood, relative to |x - x0|.
         seed: of the random directions.
         chunk_size: samples handled at a time.
+
+    Example:
+        >>> import torch, credibly as cr
+        >>> clf = cr.Classifier(lambda x: x @ torch.tensor([[2.0, -2.0], [1.0, 0.0]]))
+        >>> x0 = torch.tensor([[1.0, 2.0]])
+        >>> profile = cr.credibility(clf, x0, gamma=5.0)
+        >>> cr.certify(clf, x0, profile.perturbed, gamma=5.0).holds()
+        tensor([True])
     """
-    clf, start = enter(clf, x0, name="x0")
-    answer = as_inputs(clf, x, name="x")
-    if start.shape != answer.shape:
-        raise InvalidArgumentError(
-            "x",
-            expected=f"the shape of x0, {tuple(start.shape)}",
-            got=f"{tuple(answer.shape)}",
-            remedy="Pass one answer for each input.",
-        )
-    check_reachable(clf, x, answer)
-    check_chunk_size(chunk_size)
-    bounds = check_bounds(bounds, clf.free_values(start))
-    _check_counts(probes=probes, gradient_samples=gradient_samples)
-    seed = check_seed(seed)
-    require_positive("radius", radius)  # around nothing there is nothing better
-    with undisturbed(start) as start:
-        check_model(clf, start)
-        w = resolve_weights(clf, start, gamma=gamma, weights=weights)
-        duals, claimed = _as_multipliers(multipliers, start, w), _as_credences(credences, start, w)
+    variable = bind(clf, x0, name="x0")
+    answer = encoded(variable, x)
+    check_reachable(variable, x, answer)
+    check.chunk_size(chunk_size)
+    bounds = check_bounds(bounds, variable.free_values(variable.start))
+    for name, count in (("probes", probes), ("gradient_samples", gradient_samples)):
+        check.whole(name, count, least=0, remedy="0 leaves this search out.")
+    seed = check.seed(seed)
+    check.positive("radius", radius)
+    with undisturbed(variable) as variable:
+        check_model(variable)
+        start, w = variable.start, resolve_weights(variable, gamma=gamma, weights=weights)
+        shape = len(start), len(w)
+        if multipliers is not None:
+            multipliers = class_numbers(multipliers, "multipliers", shape, start, sign=1)
+        if credences is not None:
+            credences = class_numbers(credences, "credences", shape, start, sign=-1)
+        problem = FitRiskProblem(variable, w, variable.limits(bounds))
         parts = []
         for begin in range(0, len(start), chunk_size):
             rows = slice(begin, begin + chunk_size)
-            problem = FitRiskProblem(clf, start, w, clf.limits(bounds)).select(rows)
-            search = Search(probes, gradient_samples, radius, seed + begin)
             certificate = certificate_of(
-                problem,
+                problem.select(rows),
                 answer[rows],
-                multipliers=None if duals is None else duals[rows],
-                credences=None if claimed is None else claimed[rows],
-                search=search,
+                multipliers=None if multipliers is None else multipliers[rows],
+                credences=None if credences is None else credences[rows],
+                search=Search(probes, gradient_samples, radius, seed + begin),
             )
             parts.append(certificate)
     return Certificate.concatenate(parts)
@@ -160,7 +160,7 @@ def certify(
 
 @dataclass(frozen=True)
 class Search:
-    """How hard to look around an answer."""
+    """How much to search around an answer."""
 
     probes: int = 0
     gradient_samples: int = 0
@@ -177,7 +177,7 @@ def certificate_of(
     search: Search | None = None,
     fit_at_start: Tensor | None = None,
 ) -> Certificate:
-    """The certificate of one batch: one pass, a forward at x0, and what `search` asks for."""
+    """The certificate of one batch: one pass, a forward at x0, and the search."""
     search = search or Search()
     if multipliers is None and credences is not None:
         multipliers = -2 * credences / problem.weights
@@ -188,7 +188,7 @@ def certificate_of(
     earned = -point.losses
     if credences is not None:
         point = replace(point, objective=problem.risk(x) + problem.misfit(credences))
-    # With c = -l the losses meet their credences exactly; given multipliers imply their own c.
+    # with c = -l the losses meet their credences exactly; given multipliers imply their own c
     implied = earned if multipliers is None else -0.5 * problem.weights * duals
     excess = point.losses + (implied if credences is None else credences)
     held = earned if credences is None else credences
@@ -207,7 +207,7 @@ def certificate_of(
 
 
 def _best_improvement(problem: FitRiskProblem, point: Point, search: Search) -> Tensor:
-    """Try x' around x; the largest decrease of F that any brings, as a share of the risk (n,)."""
+    """The largest decrease of F at points around x, as a share of the risk (n,)."""
     shift, distance = point.x - problem.x0, reach(problem, point)
     risk = distance.square().clamp(min=torch.finfo(shift.dtype).tiny)
     size = per_sample(search.radius * distance, shift)
@@ -228,7 +228,7 @@ def _best_improvement(problem: FitRiskProblem, point: Point, search: Search) -> 
 
 
 def _shortest_in_hull(problem: FitRiskProblem, point: Point, search: Search) -> Tensor:
-    """Minimum-norm convex combination of gradients in a small ball, relative to the pulls (n,)."""
+    """Shortest convex combination of gradients in a small ball, relative as above (n,)."""
     shift = point.x - problem.x0
     size = per_sample(search.radius * reach(problem, point), shift)
     generators = generators_from(search.seed, len(shift))
@@ -236,7 +236,7 @@ def _shortest_in_hull(problem: FitRiskProblem, point: Point, search: Search) -> 
     for _ in range(search.gradient_samples):
         noise = noise_of(generators, shift)
         noise = size * noise / per_sample(norm(noise), noise)
-        # the ball is small: the risk's own gradient is taken at the answer, only the pull varies
+        # the ball is small: the gradient of the risk is taken at the answer
         near = problem.evaluate(problem.project(point.x + noise))
         gradients.append((near.gradient - 2 * (near.x - point.x)).flatten(1))
     stacked = torch.stack(gradients, dim=1)
@@ -268,42 +268,3 @@ def _minimum_on_simplex(gram: Tensor, rounds: int = 500) -> Tensor:
 def _outside(problem: FitRiskProblem, x: Tensor) -> Tensor:
     """How far the worst feature lies outside the bounds (n,)."""
     return (x - problem.project(x)).abs().flatten(1).amax(1)
-
-
-def _check_counts(**counts: int) -> None:
-    for name, count in counts.items():
-        if whole_number(count) is None or count < 0:
-            raise InvalidArgumentError(
-                name,
-                expected="a whole number >= 0",
-                got=repr(count),
-                remedy="0 leaves this search out.",
-            )
-
-
-def _as_multipliers(multipliers: Array | None, x0: Tensor, weights: Tensor) -> Tensor | None:
-    if multipliers is None:
-        return None
-    duals = as_numbers(multipliers, "multipliers", x0).detach()
-    _check_rows("multipliers", duals, (len(x0), len(weights)), sign=1)
-    return duals
-
-
-def _as_credences(credences: Array | None, x0: Tensor, weights: Tensor) -> Tensor | None:
-    if credences is None:
-        return None
-    c = as_numbers(credences, "credences", x0).detach()
-    _check_rows("credences", c, (len(x0), len(weights)), sign=-1)
-    return c
-
-
-def _check_rows(name: str, values: Tensor, expected: tuple[int, int], *, sign: int) -> None:
-    if tuple(values.shape) == expected and bool((sign * values >= 0).all()):
-        return
-    extreme = f"smallest {float(values.min()):.4g}, largest {float(values.max()):.4g}"
-    raise InvalidArgumentError(
-        name,
-        expected=f"{'non-negative' if sign > 0 else 'non-positive'} numbers of shape {expected}",
-        got=f"shape {tuple(values.shape)}" + (f", {extreme}" if values.numel() else ""),
-        remedy="Pass one a sample and class, or leave it out.",
-    )

@@ -11,15 +11,15 @@ Coordinates that a bound holds do not move, so the system is that of the others 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from credibly.errors import InvalidArgumentError
+from credibly import _validation as check
 from credibly.model.batches import check_evaluation_mode
-from credibly.model.bound import InSpace
+from credibly.model.bind import rebind
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import (
     HessianProducts,
@@ -28,13 +28,13 @@ from credibly.model.derivatives import (
     output_jacobian,
     tracked_slope,
 )
-from credibly.model.inputs import enter_again, finite_rows
+from credibly.model.in_space import InSpace
+from credibly.model.variable import Variable
 from credibly.problem.fit_risk import FitRiskProblem
-from credibly.profile.given import check_profile, check_same_model
+from credibly.profile.given import check_profile, check_same_model, weights_of
 from credibly.profile.profile import Profile
-from credibly.solve.base import require_share, require_whole
 from credibly.solve.linear import conjugate_gradients
-from credibly.types import per_sample
+from credibly.types import finite_rows, per_sample
 
 Curvature = Literal["full", "outputs"]
 
@@ -43,7 +43,7 @@ PRODUCTS = 10
 
 
 def attached_credibility(
-    clf: Classifier,
+    clf: Classifier | Variable,
     profile: Profile,
     *,
     x0: Tensor | None = None,
@@ -54,35 +54,42 @@ def attached_credibility(
 ) -> Tensor:
     """The credibilities c+ (N, K) of a solved profile, attached to what they depend on.
 
-    Backward through the result gives gradients by `x0`, by `weights` and by the parameters of the
-    model, whichever require them; so a profile can stand inside a training loss or an attack. The
-    formula holds at a minimum where the model is twice differentiable; what a bound holds there
-    stays where it is. On a ReLU network it is that of the linear piece x+ lies in, and x+ usually
-    lies on the edge of several: take it as a direction, not as a number.
+    Backward through the result gives gradients with respect to `x0`, `weights` and the parameters
+    of the model, whichever require them; so a profile can be part of a training loss or an attack.
+    The formula holds at a minimum where the model is twice differentiable; features that a bound
+    holds do not move. On a ReLU network it is the formula of the linear piece of x+, and x+ usually
+    lies on the edge of several: take the gradient as a direction, not as a number.
 
     Args:
         clf: the classifier the profile was made with.
         profile: its profile, without samples that could not be solved.
         x0: the inputs as a tensor that requires gradients; by default the profile's own, without.
         weights: w (K,) likewise.
-        curvature: 'full' takes the model's own curvature along, by conjugate gradients; 'outputs'
+        curvature: 'full' includes the curvature of the model, by conjugate gradients; 'outputs'
             leaves it out, which is exact for piecewise-linear networks (ReLU, max-pooling, affine)
             and an approximation (Gauss-Newton) for others: one forward and m backwards. A sample
-            whose system is singular, or nearly so in the precision at hand, gets a gradient of NaN
-            by its x0; in those by weights and parameters, which all samples share, its x+ counts as
+            whose system is singular, or nearly so in its precision, gets a NaN gradient with
+            respect to its x0; for weights and parameters, which all samples share, its x+ counts as
             fixed.
         products: most Hessian-vector products of a backward with 'full'.
-        accuracy: residual at which the linear solve of a backward stops, relative.
+        accuracy: relative residual at which the linear solve of a backward stops.
+
+    Example:
+        >>> import torch, credibly as cr
+        >>> clf = cr.Classifier(lambda x: x @ torch.tensor([[2.0, -2.0], [1.0, 0.0]]))
+        >>> x0 = torch.tensor([[1.0, 2.0]], requires_grad=True)
+        >>> profile = cr.credibility(clf, x0.detach(), gamma=5.0)
+        >>> cr.attached_credibility(clf, profile, x0=x0).requires_grad
+        True
     """
-    _, credibility = attached_answer(
+    return attached_answer(
         clf, profile, x0=x0, weights=weights, curvature=curvature, products=products,
         accuracy=accuracy,
-    )  # fmt: skip
-    return credibility
+    )[1]  # fmt: skip
 
 
 def attached_answer(
-    clf: Classifier,
+    clf: Classifier | Variable,
     profile: Profile,
     *,
     x0: Tensor | None = None,
@@ -93,33 +100,34 @@ def attached_answer(
 ) -> tuple[Tensor, Tensor]:
     """The moved inputs x+ (N, ...) and c+ (N, K), both attached; see `attached_credibility`."""
     check_profile(profile)
-    require_whole("products", products)
-    require_share("accuracy", accuracy)
-    if not bool(profile.usable.all()):
-        raise InvalidArgumentError(
-            "profile",
-            expected="samples that were solved",
-            got=f"{int((~profile.usable).sum())} that were not",
-            remedy="Choose the others first: profile[profile.usable].",
-        )
+    check.whole("products", products)
+    check.tolerance(accuracy, "accuracy")
+    check.require(
+        bool(profile.usable.all()),
+        "profile",
+        "samples that were solved",
+        f"{int((~profile.usable).sum())} that were not",
+        "Choose the others first: profile[profile.usable].",
+    )
     given = profile.x0 if x0 is None else x0
-    w = _own_weights(profile) if weights is None else weights
+    w = weights_of(profile) if weights is None else weights
     _check_match("x0", given, profile.x0)
-    _check_match("weights", w, _own_weights(profile))
-    _check_curvature(curvature)
-    clf, _ = enter_again(clf, profile.x0, profile.settings.space)
-    check_evaluation_mode(clf)
-    check_same_model(clf, profile)
-    answer, free = _answer_and_free(clf, profile)
-    clf = clf.based_at(given)  # locked and tied features of the input act through the model, too
-    start = clf.encode(given)
-    slope = tracked_slope(clf, answer, lambda losses: (losses.square() / (2 * w)).sum(1))
-    mismatch = answer + slope - start  # zero at the answer; its graph is what counts
-    problem = FitRiskProblem(clf, start.detach(), w.detach())
+    _check_match("weights", w, weights_of(profile))
+    remedy = "'full' is right for every smooth model; 'outputs' for piecewise-linear ones."
+    check.choice("curvature", curvature, get_args(Curvature), remedy)
+    variable = rebind(clf, profile.x0, profile.settings.space)
+    check_evaluation_mode(variable.clf)
+    check_same_model(variable.clf, profile)
+    answer, free = _answer_and_free(variable, profile)
+    variable = variable.based_at(given)  # locked and tied features also affect the model
+    start = variable.encode(given)
+    slope = tracked_slope(variable, answer, lambda losses: (losses.square() / (2 * w)).sum(1))
+    mismatch = answer + slope - start  # zero at the answer; only its graph matters
+    problem = FitRiskProblem(replace(variable, start=start.detach()), w.detach())
     x: Tensor = _ImplicitSolve.apply(  # type: ignore[no-untyped-call]  # torch has no types here
         mismatch, given, answer, problem, _Linear(curvature, products, accuracy, free)
     )
-    return clf.decode(x), -clf.losses(x)
+    return variable.decode(x), -variable.losses(x)
 
 
 @dataclass(frozen=True)
@@ -137,7 +145,7 @@ class _Linear:
         if self.curvature == "outputs":
             return _woodbury(problem, x, right, self.free)
 
-        bend = HessianProducts(problem.classifier, x, problem.misfit)
+        bend = HessianProducts(problem.variable, x, problem.misfit)
         found, _ = conjugate_gradients(
             lambda v: v + self._freed(bend(v)) / 2,
             right,
@@ -151,52 +159,53 @@ class _Linear:
 
 
 def _woodbury(problem: FitRiskProblem, x: Tensor, right: Tensor, free: Tensor | None) -> Tensor:
-    clf = problem.classifier
-    outputs, jacobian = output_jacobian(clf, x)
+    variable = problem.variable
+    outputs, jacobian = output_jacobian(variable, x)
     if free is not None:
         jacobian = jacobian * free.flatten(1).unsqueeze(1)
-    _, bend = output_curvature(lambda z: problem.misfit(clf.losses_of(z)) / 2, outputs)
+    _, bend = output_curvature(lambda z: problem.misfit(variable.losses_of(z)) / 2, outputs)
     gram = jacobian @ jacobian.mT
     system = torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device) + gram @ bend
     inside, _ = torch.linalg.solve_ex(system, jacobian @ right.flatten(1).unsqueeze(2))
     found = right - (jacobian.mT @ (bend @ inside)).reshape(right.shape)
-    # one sample never stops the others, and where no digit is sure there is no number
+    # a singular system affects only its own sample, which gets NaN
     known = torch.linalg.cond(system, 1) * torch.finfo(system.dtype).eps < 1
-    asked = right.flatten(1).any(1)  # a sample that was left out has no gradient to spoil
+    asked = right.flatten(1).any(1)  # a sample that was left out has a gradient of zero
     found = torch.where(per_sample(known, found), found, torch.nan)
     return torch.where(per_sample(asked, found), found, 0.0)
 
 
-def _answer_and_free(clf: Classifier, profile: Profile) -> tuple[Tensor, Tensor | None]:
-    """x+ as the solver sees it, and which of its coordinates no bound holds; None: all."""
-    answer = clf.encode(profile.perturbed)
-    limits = clf.limits(profile.settings.bounds)
+def _answer_and_free(variable: Variable, profile: Profile) -> tuple[Tensor, Tensor | None]:
+    """x+ in the coordinates of the solver, and those that no bound holds; None: all."""
+    answer = variable.encode(profile.perturbed)
+    limits = variable.limits(profile.settings.bounds)
     if limits is None:
         return answer, None
-    start = clf.encode(profile.x0)
-    for limit in limits:  # scales may have rounded what lay exactly on it
+    start = variable.encode(profile.x0)
+    for limit in limits:  # scaling may have rounded what was exactly on it
         border = torch.as_tensor(limit, dtype=answer.dtype, device=answer.device)
         near = 8 * torch.finfo(answer.dtype).eps * (border.abs() + start.abs())
         on_it = border.isfinite() & ((answer - border).abs() <= near)
         answer = torch.where(on_it, border, answer)
-    problem = FitRiskProblem(clf, start, _own_weights(profile), limits)
+    problem = FitRiskProblem(replace(variable, start=start), weights_of(profile), limits)
     free = problem.free(problem.evaluate(answer))
-    if isinstance(clf, InSpace) and bool((clf.coordinates.shared() & ~free).any()):
-        raise InvalidArgumentError(
-            "profile",
-            expected="tied features that no bound holds",
-            got=f"{int((~free).any(1).sum())} samples with some on a bound",
-            remedy="Where a tied group stops depends on all of its features. Choose the other "
-            "samples, or solve without the tie or with wider bounds.",
-        )
+    tied = isinstance(variable, InSpace) and bool((variable.coordinates.shared() & ~free).any())
+    check.require(
+        not tied,
+        "profile",
+        "tied features that no bound holds",
+        f"{int((~free).flatten(1).any(1).sum())} samples with some on a bound",
+        "Where a tied group stops depends on all of its features. Choose the other samples, or "
+        "solve without the tie or with wider bounds.",
+    )
     return answer, free
 
 
 class _ImplicitSolve(torch.autograd.Function):
-    """Forward: x+. Backward: a gradient by x+ becomes one by the mismatch it is the root of.
+    """Forward: x+. Backward: from a gradient at x+ to one at the mismatch, whose root x+ is.
 
-    The inputs stand beside the mismatch, which depends on them, to be told of samples that have no
-    gradient: weights and parameters are shared, and one such sample must not cost theirs.
+    The inputs are an argument of their own, although the mismatch depends on them, so that samples
+    without a gradient get NaN there and do not affect the shared weights and parameters.
     """
 
     @staticmethod
@@ -224,32 +233,17 @@ class _ImplicitSolve(torch.autograd.Function):
         return by_mismatch, spread, None, None, None
 
 
-def _check_curvature(curvature: str) -> None:
-    if curvature not in ("full", "outputs"):
-        raise InvalidArgumentError(
-            "curvature",
-            expected="'full' or 'outputs'",
-            got=repr(curvature),
-            remedy="'full' is right for every smooth model; 'outputs' for piecewise-linear ones.",
-        )
-
-
-def _own_weights(profile: Profile) -> Tensor:
-    w, like = profile.settings.weights, profile.x0
-    return torch.tensor(w, dtype=torch.float64, device=like.device).to(like)
-
-
 def _check_match(name: str, given: object, own: Tensor) -> None:
-    """The profile's own numbers, else the gradient would be one at a point that was not solved."""
+    """Refuse other numbers than the profile's: the gradient would be that of an unsolved point."""
     got = _mismatch(given, own)
-    if got is not None:
-        raise InvalidArgumentError(
-            name,
-            expected=f"the tensor the profile was made with, {tuple(own.shape)} of {own.dtype}",
-            got=got,
-            remedy=f"Attach the profile's own, such as {name}.clone().requires_grad_(), or solve "
-            "again for the new ones.",
-        )
+    check.require(
+        got is None,
+        name,
+        f"the tensor the profile was made with, {tuple(own.shape)} of {own.dtype}",
+        got or "",
+        f"Attach the profile's own, such as {name}.clone().requires_grad_(), or solve again for "
+        "the new ones.",
+    )
 
 
 def _mismatch(given: object, own: Tensor) -> str | None:

@@ -1,4 +1,4 @@
-"""Random directions, a stream of their own for each sample."""
+"""Random directions, with one stream of numbers per sample."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from credibly.types import CPU
 
 
 def generators_from(seed: int, count: int) -> list[torch.Generator]:
-    """One a sample, so that neither chunks nor batch-mates change what is tried."""
+    """One generator per sample, so that the batch does not change the directions."""
     return [torch.Generator(CPU).manual_seed(seed + n) for n in range(count)]
 
 
 def noise_of(generators: list[torch.Generator], like: Tensor) -> Tensor:
-    """Standard normal numbers shaped like `like`, each sample's from its own generator."""
+    """Standard normal numbers shaped like `like`; each sample uses its own generator."""
     rows = [
         torch.randn(like.shape[1:], generator=g, dtype=like.dtype, device=CPU) for g in generators
     ]

@@ -1,33 +1,77 @@
-"""Profiles back from their table: all that decisions need, and nothing of the inputs."""
+"""Profiles in Parquet tables: what decisions need, and nothing of the inputs."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from credibly.errors import FileFormatError, MissingExtraError
+from credibly._extras import load_extra
+from credibly.errors import FileFormatError
+from credibly.io.files import whole_file
 from credibly.profile.certificate import Certificate
-from credibly.profile.files import FORMAT, IN_TABLES, metadata_of, settings_in
-from credibly.profile.profile import Profile, Settings
+from credibly.profile.files import FORMAT, FORMAT_VERSION, check_name, metadata_of, settings_in
+from credibly.profile.settings import Settings
 from credibly.solve.status import Status
 from credibly.types import CPU
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from credibly.profile.profile import Profile
+
 SCORE_FORMAT = "credibly.score"
-"""Format of the files of `credibly.score`, whose settings of the profiles stand under `profile`."""
+"""Format of the files of `credibly.score`; the settings of the profiles are in their `profile`."""
+
+_CERTIFICATE = ("objective", "relative_stationarity", "decrease")
+"""Numbers of the certificate that are in the table."""
 
 _STATUS = {status.label: status for status in Status} | {
-    "outside bounds": Status.NON_FINITE_INPUT,  # such rows were given to the solver as NaN
+    "outside bounds": Status.NON_FINITE_INPUT,  # the solver got such rows as NaN
     "unreadable file": Status.NON_FINITE_INPUT,
     "model failed": Status.NON_FINITE_MODEL,
 }
 
 
-def read_parquet(path: str | Path) -> Profile:
-    """The profile in a file of `Profile.to_parquet` or `credibly.score`."""
-    table = _table(path)
+def to_pandas(profile: Profile) -> pd.DataFrame:
+    """One row per sample."""
+    pd = load_extra("pandas", extra="table", purpose="A table of a profile")
+    names = [profile.class_name(k) for k in range(profile.credibility.shape[1])]
+    predicted = profile.credence.nan_to_num(-torch.inf).argmax(1)
+    columns: dict[str, Any] = {
+        "predicted": [names[k] for k in predicted.tolist()],
+        "most_credible": [names[k] for k in profile.ranking()[:, 0].tolist()],
+        "status": [status.label for status in profile.status],
+        "risk": profile.risk,
+        "passes": profile.passes,
+    }
+    for kind in ("credibility", "credence"):
+        numbers = getattr(profile, kind).unbind(1)
+        columns |= {f"{kind}.{name}": column for name, column in zip(names, numbers, strict=True)}
+    columns |= {f"certificate.{n}": getattr(profile.certificate, n) for n in _CERTIFICATE}
+    plain = {k: v.cpu().numpy() if isinstance(v, Tensor) else v for k, v in columns.items()}
+    frame = pd.DataFrame(plain)
+    unknown = ~profile.usable & profile.credibility.isnan().any(1)
+    frame.loc[unknown.cpu().numpy(), ["predicted", "most_credible"]] = None
+    return frame  # type: ignore[no-any-return]  # a DataFrame
+
+
+def write_parquet(profile: Profile, path: str | Path) -> None:
+    """The same table as Parquet, with the settings in the file's metadata."""
+    check_name(path, ".parquet")
+    pa = _pyarrow()
+    table = pa.Table.from_pandas(to_pandas(profile), preserve_index=False)
+    metadata = {**(table.schema.metadata or {}), **metadata_of(profile.settings)}
+    with whole_file(path) as place:
+        pa.parquet.write_table(table.replace_schema_metadata(metadata), place)
+
+
+def read_parts(path: str | Path) -> dict[str, Any]:
+    """The fields of the `Profile` in a file of `Profile.to_parquet` or `credibly.score`."""
+    table = _read(path)
     settings = _settings(table, path)
     count = len(settings.weights)
     names = [str(k) for k in range(count)] if settings.classes is None else settings.classes
@@ -38,38 +82,35 @@ def read_parquet(path: str | Path) -> Profile:
         for kind in ("credibility", "credence")
     )
     weights = torch.tensor(settings.weights, dtype=torch.float64, device=CPU).to(credibility)
-    certificate = {name: _numbers(table, f"certificate.{name}", path) for name in IN_TABLES}
-    return Profile.holding(
-        {
-            "credibility": credibility,
-            "credence": credence,
-            "risk": _numbers(table, "risk", path),
-            "multipliers": 2 * -credibility / weights,
-            "certificate": Certificate.holding(certificate),
-            "passes": _numbers(table, "passes", path),
-            "codes": _codes(table, path),
-            "settings": settings,
-        }
-    )
+    certificate = {n: _numbers(table, f"certificate.{n}", path) for n in _CERTIFICATE}
+    return {
+        "credibility": credibility,
+        "credence": credence,
+        "risk": _numbers(table, "risk", path),
+        "multipliers": 2 * -credibility / weights,
+        "certificate": Certificate(**certificate),
+        "passes": _numbers(table, "passes", path),
+        "codes": _codes(table, path),
+        "settings": settings,
+    }
 
 
-def _table(path: str | Path) -> Any:
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtraError(
-            package="pyarrow", extra="table", purpose="A Parquet file of profiles"
-        ) from error
+def _pyarrow() -> Any:
+    load_extra("pyarrow.parquet", extra="table", purpose="A Parquet file of profiles")
+    return import_module("pyarrow")
+
+
+def _read(path: str | Path) -> Any:
+    pa = _pyarrow()
     if Path(path).is_dir():
-        raise FileFormatError(f"{path}: a folder, where a Parquet file was expected.")
+        raise FileFormatError(f"{path}: a folder, expected a Parquet file.")
     try:
-        with parquet.ParquetFile(path) as file:  # read_table would look for meaning in the path
+        with pa.parquet.ParquetFile(path) as file:  # read_table would look for meaning in the path
             return file.read()
     except pa.ArrowException as error:
         raise FileFormatError(
-            f"{path}: not a readable Parquet file ({error}). What Profile.save wrote is read by "
-            "Profile.load."
+            f"{path}: not a readable Parquet file ({error}). Profile.load reads what Profile.save "
+            "wrote."
         ) from error
 
 
@@ -80,37 +121,32 @@ def _settings(table: Any, path: str | Path) -> Settings:
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{path}: its metadata cannot be read ({error}).") from error
     if metadata.get("format") == SCORE_FORMAT:
-        if "profile" not in metadata:
-            raise FileFormatError(
-                f"{path}: written by a credibly that did not yet record which model, as decisions "
-                "know it, the rows belong to. Score the inputs again."
-            )
-        metadata = {**metadata_of(None), "settings": metadata["profile"]}
+        settings = metadata.get("profile", "")
+        metadata = {"format": FORMAT, "format_version": FORMAT_VERSION, "settings": settings}
     elif "format" not in metadata:
         raise FileFormatError(
-            f"{path}: a Parquet file without the settings of a profile in its metadata (format "
-            f"{FORMAT!r}). Profile.to_parquet and `credibly score` write them; other programs that "
-            "write the table again may drop them."
+            f"{path}: a Parquet file without the settings of a profile in its metadata. "
+            "Profile.to_parquet and `credibly score` write them; programs that write the table "
+            "again may drop them."
         )
     return settings_in(metadata, path)
 
 
-def _numbers(table: Any, name: str, path: str | Path) -> Tensor:
-    from pyarrow import types
-
+def _column(table: Any, name: str, path: str | Path) -> Any:
     if table.column_names.count(name) != 1:
         raise FileFormatError(f"{path}: the column {name!r} is missing, or there twice.")
-    column = table.column(name)
-    if not (types.is_float32(column.type) or types.is_float64(column.type)):
-        raise FileFormatError(f"{path}: {name!r} holds {column.type}, where numbers should stand.")
+    return table.column(name)
+
+
+def _numbers(table: Any, name: str, path: str | Path) -> Tensor:
+    column = _column(table, name, path)
+    if str(column.type) not in ("float", "double"):
+        raise FileFormatError(f"{path}: {name!r} holds {column.type}, expected numbers.")
     return torch.from_numpy(column.to_numpy().copy())
 
 
 def _codes(table: Any, path: str | Path) -> Tensor:
-    if table.column_names.count("status") != 1:
-        raise FileFormatError(f"{path}: the column 'status' is missing, or there twice.")
-    words = table.column("status").to_pylist()
-    unknown = {str(word) for word in words} - set(_STATUS)
-    if unknown:
+    words = _column(table, "status", path).to_pylist()
+    if unknown := {str(word) for word in words} - set(_STATUS):
         raise FileFormatError(f"{path}: unknown status {sorted(unknown)[:5]}.")
     return torch.tensor([int(_STATUS[word]) for word in words], dtype=torch.int8, device=CPU)

@@ -1,4 +1,4 @@
-"""Profiles along a range of gamma, each solve started from its neighbour's answer."""
+"""Profiles for several gamma, each solve started from the answer for the next larger one."""
 
 from __future__ import annotations
 
@@ -8,41 +8,33 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credibly.errors import InvalidArgumentError
+from credibly import _validation as check
+from credibly.model.bind import bind
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import undisturbed
-from credibly.model.inputs import enter
 from credibly.model.structure import Nested
+from credibly.model.variable import Variable
 from credibly.problem.fit_risk import FitRiskProblem
-from credibly.problem.weights import positive, resolve_weights
-from credibly.profile.arguments import (
-    Progress,
-    check_bounds,
-    check_chunk_size,
-    check_solver,
-    ticking,
-)
+from credibly.problem.weights import positive_gamma, resolve_weights
+from credibly.profile.arguments import check_bounds, check_solver, ticking
 from credibly.profile.credibility import solved_profile
 from credibly.profile.profile import Profile
 from credibly.solve.base import Solver
-from credibly.solve.gradient_descent import GradientDescent
+from credibly.solve.gradient_descent import annealed
 from credibly.solve.hybrid import Hybrid
-from credibly.types import Bounds
+from credibly.types import Bounds, Progress
 
-FIRST = Hybrid(effort=0.5)
-"""The largest gamma has no neighbour to start from."""
-
-SHORT = GradientDescent(
-    steps=9, step=0.2, momentum=0.5, forgetting=0.6, scaling="adam", schedule="cosine",
-    patience=None,
-)  # fmt: skip
-"""From a neighbour's answer a few annealed steps are enough; measured in benchmarks/path.py."""
+FIRST = Hybrid(effort=0.5)  # for the largest gamma, which starts from x0
+SHORT = annealed(9, 0.2, momentum=0.5, forgetting=0.6)  # enough, see benchmarks/path.py
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CredibilityPath:
-    """Profiles of the same inputs for several gamma, from the largest to the smallest."""
+    """Profiles of the same inputs for several gamma, from the largest to the smallest.
+
+    Example: see `credibility_path`.
+    """
 
     gammas: tuple[float, ...]
     profiles: tuple[Profile, ...]
@@ -63,14 +55,14 @@ class CredibilityPath:
         return torch.stack([profile.passes for profile in self.profiles]).sum(0)
 
     def most_credible(self) -> Tensor:
-        """The class that is ahead, along the path (G, N)."""
+        """The most credible class along the path (G, N)."""
         return self.credibility.argmax(2)
 
     def switching_gamma(self) -> Tensor:
-        """The largest gamma at which another class is ahead of the model's own (N,).
+        """The largest gamma at which the most credible class is not the predicted one (N,).
 
-        0 where the model's class stays ahead along the whole path, NaN where a sample could not be
-        solved. Smaller is more trustworthy: it takes a cheaper movement to change the answer.
+        0 if they agree along the whole path, NaN for a sample that could not be solved. Smaller is
+        more trustworthy: movement must be cheaper before the class changes.
         """
         first = self.profiles[0]
         switched = self.most_credible() != first.credence.nan_to_num(-torch.inf).argmax(1)
@@ -80,7 +72,7 @@ class CredibilityPath:
         return torch.where(solved, found, torch.nan)
 
     def summary(self) -> str:
-        """A few lines a person reads: for how many samples the answer changes, and where."""
+        """A few lines to read: for how many samples the class changes, and where."""
         switch = self.switching_gamma()
         solved = switch[~switch.isnan()]
         changed = solved[solved > 0]
@@ -102,7 +94,7 @@ class CredibilityPath:
 
 
 def credibility_path(
-    clf: Classifier,
+    clf: Classifier | Variable,
     x: Nested,
     gammas: Sequence[float],
     *,
@@ -111,42 +103,49 @@ def credibility_path(
     chunk_size: int = 128,
     progress: Progress = False,
 ) -> CredibilityPath:
-    """Solve profiles for many gamma, each but the first at an eighth of the price of a solve.
+    """Solve profiles for many gamma; each after the first costs an eighth of a separate solve.
 
     The largest gamma comes first, where x+ is near x0; every other solve starts from the answer for
-    the next larger gamma. On networks with kinks such a path and separate solves may end in
-    different basins; neither is always the better.
+    the next larger gamma. On networks with kinks a path and separate solves may end in different
+    basins; neither is always better.
 
-    On the embedded network the first gamma takes 60 passes and every other 12, where a solve by
-    itself takes about 96: paths of 3, 5, 10 and 20 gammas take 83, 107, 165 and 282.
+    On the embedded network the first gamma takes 60 passes and every other 12; a separate solve
+    takes about 96. Paths of 3, 5, 10 and 20 gammas take 83, 107, 165 and 282 passes.
 
     Args:
         clf: the classifier.
         x: inputs as in `credibility`; None for a classifier that is bound to its inputs.
-        gammas: at least two different positive numbers, in any order; close neighbours (a factor
-            of 1.5 or so) are followed more exactly.
-        solver: used for each gamma. By default `Hybrid(effort=0.5)` for the first and nine
-            annealed steps for each of the others, which suits rough networks. They are always
-            nine, so these profiles usually end as 'step limit'; how exact they are stands in
-            `certificate.relative_stationarity`. For smooth models pass `LBFGS()`, which then
-            converges in few steps; `Hybrid()` solves each gamma to the end, at about the price of a
-            solve.
+        gammas: at least two different positive numbers, in any order; small ratios (1.5 or so) give
+            more exact results.
+        solver: used for each gamma. By default `Hybrid(effort=0.5)` for the first and nine annealed
+            steps for each of the others, which suits rough networks. There are always nine, so
+            these profiles usually end as 'step limit'; `certificate.relative_stationarity` says how
+            exact they are. For smooth models pass `LBFGS()`, which then converges in few steps;
+            `Hybrid()` solves each gamma fully, at about the cost of a separate solve.
         bounds: as in `credibility`.
         chunk_size: as in `credibility`.
         progress: as in `credibility`.
+
+    Example:
+        >>> import torch, credibly as cr
+        >>> clf = cr.Classifier(lambda x: x @ torch.tensor([[2.0, -2.0], [1.0, 0.0]]))
+        >>> path = cr.credibility_path(clf, torch.tensor([[1.0, 2.0]]), [50.0, 5.0])
+        >>> path.switching_gamma().tolist()
+        [0.0]
     """
-    clf, x0 = enter(clf, x)
+    variable = bind(clf, x)
     ordered = _descending(gammas)
     first, later = check_solver(solver, default=FIRST), check_solver(solver, default=SHORT)
-    check_chunk_size(chunk_size)
-    bounds = check_bounds(bounds, clf.free_values(x0))
+    check.chunk_size(chunk_size)
+    bounds = check_bounds(bounds, variable.free_values(variable.start))
     profiles: list[Profile] = []
-    with undisturbed(x0) as x0, ticking(progress) as tick:
-        check_model(clf, x0)
+    with undisturbed(variable) as variable, ticking(progress) as tick:
+        check_model(variable)
         for number, gamma in enumerate(ordered):
-            weights = resolve_weights(clf, x0, gamma=gamma, weights=None)
-            problem = FitRiskProblem(clf, x0, weights, clf.limits(bounds))
-            start = problem.project(clf.encode(profiles[-1].perturbed)) if profiles else None
+            weights = resolve_weights(variable, gamma=gamma, weights=None)
+            problem = FitRiskProblem(variable, weights, variable.limits(bounds))
+            before = variable.encode(profiles[-1].perturbed) if profiles else None
+            start = None if before is None else problem.project(before)
             chosen = first if start is None else later
             profiles.append(
                 solved_profile(problem, chosen, chunk_size=chunk_size, start=start, bounds=bounds)
@@ -158,12 +157,12 @@ def credibility_path(
 
 def _descending(gammas: Sequence[float]) -> list[float]:
     several = list(gammas) if isinstance(gammas, Iterable) else [gammas]
-    values = sorted({positive(gamma, "gammas") for gamma in several}, reverse=True)
-    if len(values) < 2:
-        raise InvalidArgumentError(
-            "gammas",
-            expected="at least two different positive numbers",
-            got=f"{several[:8]}",
-            remedy="For example torch.logspace(4, 1, 20).tolist(); for one gamma use credibility.",
-        )
+    values = sorted({positive_gamma(gamma, "gammas") for gamma in several}, reverse=True)
+    check.require(
+        len(values) > 1,
+        "gammas",
+        "at least two different positive numbers",
+        f"{several[:8]}",
+        "For example torch.logspace(4, 1, 20).tolist(); for one gamma use credibility.",
+    )
     return values

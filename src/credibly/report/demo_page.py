@@ -1,33 +1,31 @@
-"""The page of `credibly demo`: results in, one self-contained HTML file out."""
+"""The page of `credibly demo`: one self-contained HTML file."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
-from typing import TYPE_CHECKING
 
-import jinja2
-import torch
 from torch import Tensor
 
 from credibly.decide import scores
-from credibly.metrics.coverage import CoverageCurve, accuracy_against_coverage
-from credibly.report import figures, style
-from credibly.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from credibly.profile.profile import Profile
+from credibly.metrics import ErrorCoverageCurve, error_coverage
+from credibly.profile.profile import Profile
+from credibly.report import figures, page, style
+from credibly.report.one_sample import draw
+from credibly.report.tables import Table
+from credibly.report.view import View
 
 SHARES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5)
 SHOWN = 8
+NOTE = (
+    "On clean images softmax is usually the better score for abstaining. The profile adds a view "
+    "of robustness: how small a change brings the classes level, and what this change looks like."
+)
 
 
 @dataclass(frozen=True)
 class DemoResults:
-    """What the demo solved: a profile for each gamma, the truth, and the time it took.
+    """What the demo computed: a profile for each gamma, the true classes, and the time it took.
 
     Attributes:
         profiles: by gamma.
@@ -35,7 +33,7 @@ class DemoResults:
         labels: true classes (n,).
         seconds: by gamma.
         test_accuracy: of the network on its whole test set.
-        threads: that torch computed with.
+        threads: of torch.
     """
 
     profiles: Mapping[float, Profile]
@@ -52,166 +50,110 @@ class DemoResults:
 
     @property
     def predicted(self) -> Tensor:
-        """What the network says of the untouched images (n,)."""
+        """The network's classes of the original images (n,)."""
         return self.profile.credence.argmax(1)
 
-    def curves(self) -> dict[str, CoverageCurve]:
-        """Accuracy against coverage for softmax and for the profile, in both of its uses."""
-        profile = self.profile
-        hit = self.predicted == self.labels
-        credible_hit = profile.credibility.argmax(1) == self.labels
+    @property
+    def credible(self) -> Tensor:
+        """The most credible classes (n,)."""
+        return self.profile.credibility.argmax(1)
+
+    def curves(self) -> dict[str, ErrorCoverageCurve]:
+        """Accuracy against coverage for softmax and for two uses of the profile."""
+        right, credible_right = self.predicted == self.labels, self.credible == self.labels
+        ranked = {
+            "network's class, by softmax": (scores.softmax_ratio, right),
+            "network's class, by the profile": (scores.predicted_ratio, right),
+            "most credible class, by the profile": (scores.ratio, credible_right),
+        }
         return {
-            "softmax: its class, its ratio": accuracy_against_coverage(
-                scores.softmax_ratio(profile), hit
-            ),
-            "network's class, ranked by the profile": accuracy_against_coverage(
-                scores.predicted_ratio(profile), hit
-            ),
-            "most credible class, ranked by the profile": accuracy_against_coverage(
-                scores.ratio(profile), credible_hit
-            ),
+            name: error_coverage(score(self.profile), hits)
+            for name, (score, hits) in ranked.items()
         }
 
-    def verdict(self) -> str:
-        """Say in words what the curves say, also where they speak against the method."""
-        soft, kept, _ = (curve.at(0.8) for curve in self.curves().values())
-        if soft >= kept:
-            return (
-                f"On these clean images softmax is the better filter: at 80 % coverage it is right "
-                f"{soft:.1%} of the time, the profile {kept:.1%}. That is the usual finding. What "
-                "the profile adds is a view of robustness: how little it takes to level the "
-                "classes, and what that change looks like."
-            )
-        return (
-            f"At 80 % coverage the profile is right {kept:.1%} of the time, softmax {soft:.1%}. "
-            "On clean images softmax usually is the better filter; do not count on this order."
-        )
-
     def cost(self) -> str:
-        """How long it took an image, and on what."""
+        """The time per image, and the number of threads."""
         solved = sum(len(profile) for profile in self.profiles.values())
         threads = "one thread" if self.threads == 1 else f"{self.threads} threads"
         return (
-            f"{1000 * sum(self.seconds.values()) / solved:.0f} ms an image and gamma on {threads}"
+            f"{1000 * sum(self.seconds.values()) / solved:.0f} ms per image and gamma on {threads}"
         )
 
-    def extremes(self) -> tuple[list[int], list[int]]:
-        """The images whose predictions come out most and least credible."""
+    def overturned(self) -> dict[str, int]:
+        """Images with another most credible class: all, those it is right on, and wrong on."""
+        lost = self.credible != self.predicted
+        right, harmed = (
+            lost & (self.credible == self.labels),
+            lost & (self.predicted == self.labels),
+        )
+        return {"all": int(lost.sum()), "right": int(right.sum()), "harmed": int(harmed.sum())}
+
+    def extremes(self, count: int = SHOWN) -> tuple[list[int], list[int]]:
+        """The images with the most and with the least credible predictions."""
         order = scores.predicted_ratio(self.profile).argsort(descending=True, stable=True).tolist()
-        return order[:SHOWN], order[-SHOWN:][::-1]
+        return order[:count], order[-count:][::-1]
+
+    def names(self, row: int) -> list[str]:
+        """The predicted, the true and the most credible class of an image."""
+        numbers = (self.predicted, self.labels, self.credible)
+        return [self.profile.class_name(int(values[row])) for values in numbers]
+
+    def example(self) -> int:
+        """A confident error with another most credible class, if there is one."""
+        confident = scores.softmax_ratio(self.profile).double()
+        lost, wrong = self.credible != self.predicted, self.predicted != self.labels
+        return int((confident + 1e6 * lost + 1e6 * (wrong & lost)).argmax())
 
 
 def render(results: DemoResults, images: Mapping[str, bytes]) -> str:
     """The page as HTML, with the images of `pictures` inside."""
-    template = jinja2.Template(
-        (files("credibly.report") / "demo_page.html.j2").read_text("utf-8"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
+    return page.render(
+        "demo_page.html.j2",
+        images,
+        title="How much should you trust this prediction?",
+        results=results,
+        coverage=coverage_table(results),
+        note=NOTE,
     )
-    page: str = template.render(
-        facts=_facts(results),
-        pictures={name: style.as_data_uri(image) for name, image in images.items()},
-        table=_table(results),
-        costs=_costs(results),
-    )
-    return page
 
 
 def pictures(results: DemoResults) -> dict[str, bytes]:
     """Every figure of the page as PNG."""
-    profile, (most, least) = results.profile, results.extremes()
-    sample, title, _ = _example(results)
+    profile = results.profile
+    names = tuple(profile.class_name(k) for k in range(profile.credibility.shape[1]))
     drawn = {
-        "example": figures.example(profile, sample, title=title),
+        "example": draw(View.of(profile, results.example(), names)),
         "sorted": figures.sorted_profiles(profile),
         "trade_off": figures.trade_off(results.profiles),
         "coverage": figures.coverage(results.curves()),
-        "most": figures.gallery(profile, most, [_caption(results, n) for n in most]),
-        "least": figures.gallery(profile, least, [_caption(results, n) for n in least]),
     }
+    for name, rows in zip(("most", "least"), results.extremes(), strict=True):
+        drawn[name] = figures.gallery(profile, rows, [_caption(results, n) for n in rows])
     return {name: style.png(figure) for name, figure in drawn.items()}
 
 
-def _example(results: DemoResults) -> tuple[int, str, str]:
-    """A sure and wrong prediction whose lead the trade-off takes away, if there is one."""
-    profile, predicted = results.profile, results.predicted
-    wrong = predicted != results.labels
-    lost = profile.credibility.argmax(1) != predicted
-    sure = scores.softmax_ratio(profile).double()
-    rank = torch.where(wrong & lost, sure, torch.where(lost, sure - 1e6, sure - 1e12))
-    n = int(rank.argmax())
-    name = profile.class_name
-    before, after = int(predicted[n]), int(profile.credibility[n].argmax())
-    truth = name(int(results.labels[n]))
-    probability = float(profile.credence[n].max().exp())
-    title = f"predicted {name(before)} ({probability:.0%} by softmax); in truth {truth}"
-    why = "Of the mistakes that the trade-off overturns, softmax was surest of this one. "
-    text = (
-        (why if bool(wrong[n] and lost[n]) else "")
-        + f"The network says {name(before)} and softmax gives it {probability:.1%}; it is in truth "
-        f"{truth}. A change of length {float(profile.risk[n].sqrt()):.2f} (of an image of length "
-        f"{float(profile.x0[n].norm()):.1f}) is enough to bring all ten classes close together"
-        + (_ahead(name(after), truth) if bool(lost[n]) else ".")
-        + f" {_overturned(results)}"
-    )
-    return n, title, text
+def _caption(results: DemoResults, row: int) -> str:
+    predicted, truth, _ = results.names(row)
+    return predicted + ("\n " if predicted == truth else f"\nis {truth}")
 
 
-def _ahead(name: str, truth: str) -> str:
-    return f", and {name} comes out ahead" + ("." if name == truth else ", which is wrong, too.")
-
-
-def _overturned(results: DemoResults) -> str:
-    """How often the most credible class is another one, and how often that is a correction."""
-    credible = results.profile.credibility.argmax(1)
-    lost, right = credible != results.predicted, credible == results.labels
-    return (
-        f"Another class than the network's comes out ahead on {int(lost.sum())} of the {len(lost)} "
-        f"images; on {int((lost & right).sum())} of them it is the right one, and on "
-        f"{int((lost & (results.predicted == results.labels)).sum())} the network's was."
-    )
-
-
-def _caption(results: DemoResults, sample: int) -> str:
-    name = results.profile.class_name
-    predicted, truth = int(results.predicted[sample]), int(results.labels[sample])
-    return name(predicted) + ("\n " if predicted == truth else f"\nis {name(truth)}")
-
-
-def _facts(results: DemoResults) -> dict[str, object]:
-    profile = results.profile
-    counts = Counter(status.label for status in profile.status)
-    return {
-        "images": len(profile),
-        "test_accuracy": results.test_accuracy,
-        "version": __version__,
-        "gamma": f"{results.gamma:g}",
-        "example_text": _example(results)[2],
-        "kept": float((profile.credibility.argmax(1) == results.predicted).double().mean()),
-        "verdict": results.verdict(),
-        "cost": results.cost(),
-        "statuses": ", ".join(f"{count} {label}" for label, count in counts.most_common()),
-    }
-
-
-def _table(results: DemoResults) -> dict[str, object]:
+def coverage_table(results: DemoResults) -> Table:
+    """Accuracy of each curve at a few coverages."""
     rows = [
-        {"name": name, "values": [f"{100 * curve.at(share):.1f} %" for share in SHARES]}
+        [name, *(f"{curve.accuracy_at(share):.1%}" for share in SHARES)]
         for name, curve in results.curves().items()
     ]
-    return {"shares": [f"{share:.0%}" for share in SHARES], "rows": rows}
+    columns = ["share answered", *(f"{share:.0%}" for share in SHARES)]
+    return Table(rows, columns, "Accuracy when answering only the most trusted share")
 
 
-def _costs(results: DemoResults) -> list[dict[str, str]]:
-    return [
-        {
-            "gamma": f"{gamma:g}",
-            "images": str(len(profile)),
-            "seconds": f"{results.seconds[gamma]:.1f}",
-            "passes": f"{float(profile.passes.median()):.0f}",
-            "risk": f"{float(profile.risk.median()):.3f}",
-            "overall": f"{float(profile.credibility.square().sum(1).median()):.1f}",
-            "stationarity": f"{float(profile.certificate.relative_stationarity.median()):.2f}",
-        }
-        for gamma, profile in results.profiles.items()
+def extremes_table(results: DemoResults, count: int = 4) -> Table:
+    """A few images with the most and the least credible predictions."""
+    trust, softmax = scores.predicted_ratio(results.profile), results.profile.credence.amax(1).exp()
+    most, least = results.extremes(count)
+    rows = [
+        (str(n), *results.names(n), f"{float(softmax[n]):.1%}", f"{float(trust[n]):.3f}")
+        for n in [*most, *least]
     ]
+    columns = ("image", "predicted", "true class", "most credible", "softmax", "trust")
+    return Table(rows, columns, "The most and the least credible predictions")

@@ -1,4 +1,4 @@
-"""The libraries that pictures and pages need, or a clear word that they are missing."""
+"""The optional libraries for pictures and pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from credibly.errors import MissingExtraError
 def require_report_extra(
     packages: Sequence[str] = ("matplotlib", "jinja2"), *, purpose: str = "A report with pictures"
 ) -> None:
-    """Raise `MissingExtraError` unless matplotlib and jinja2, or `packages`, can be imported."""
+    """Raise `MissingExtraError` unless all packages can be imported."""
     for package in packages:
         try:
             import_module(package)

@@ -1,4 +1,4 @@
-"""A picture of one profile of one's own: what moved, and what the classes made of it."""
+"""A figure of one profile: what moved, and the credibility of each class."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from credibly._validation import require, whole_number
 from credibly.errors import InvalidArgumentError
 from credibly.model.batches import classifier_inside
 from credibly.model.classifier import Classifier
+from credibly.model.frames import is_table, table_numbers
 from credibly.model.tables import column_names
 from credibly.profile.given import check_profile
 from credibly.profile.profile import Profile
 from credibly.report.extras import require_report_extra
 from credibly.report.view import Features, View
-from credibly.types import is_table, table_numbers, whole_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,159 +32,145 @@ def plot_profile(
     classes: Sequence[str] | None = None,
     features: Sequence[str] | Classifier | None = None,
 ) -> Figure:
-    """Draw one sample: its input before and after, what moved, and its bars of credibility.
+    """Draw one sample: its input before and after, what moved, and the credibility of each class.
 
-    Of images (1 or 3 channels, first or last) x0, x+ and their difference are drawn: as they are,
-    or, where values leave [0, 1], from the smallest to the largest of both, which the figure then
-    says. Of signals (channels, T), or (T, channels), with at least eight values for each of at most
-    16 channels, the channel that moved most is drawn as curves. Of flat features those that moved
-    most are shown, with their values before and after. Of anything else (words, graphs, parts of
-    nested inputs) a sentence says how far it moved. The title says which class was ahead before and
-    after, and how far apart x0 and x+ are.
+    Images (1 or 3 channels, first or last) are drawn as x0, x+ and their difference, in [0, 1] or
+    else in their own range, which the figure names. Of signals (channels, T) or (T, channels), with
+    at most 16 channels and at least eight values per channel, the channel that moved most is drawn.
+    Of flat features those that moved most are shown, with their values before and after. For
+    anything else (words, graphs) a sentence says how far it moved. The title names the class ahead
+    before and after, and the distance between x0 and x+.
 
     Args:
         profile: from `credibility`, or read by `Profile.load`. A table (`Profile.from_parquet`)
-            holds no inputs, and is refused with a `NotStoredError`.
-        index: which sample; -1 is the last.
-        inputs: the inputs of all samples, where their form is not that of `profile.x0`. With as
-            many numbers a sample they say how x0 and x+ are to be drawn, such as pictures that were
-            flattened, (n, h, w) without channels, or flat signals as (n, 1, T); of a pandas table
-            the columns are the names of the features. Where something else moved (`module=`,
-            parameters), pictures are shown beside it as they are.
-        classes: names of the classes, if others than those of the profile.
+            holds no inputs and is refused with a `NotStoredError`.
+        index: the number of the sample; -1 is the last.
+        inputs: the inputs of all samples, if their form is not that of `profile.x0`. With as many
+            numbers per sample they define the form in which x0 and x+ are drawn: flattened
+            pictures, (n, h, w) without channels, flat signals as (n, 1, T). The columns of a pandas
+            table name the features. If something else moved (`module=`, parameters), pictures are
+            shown beside it.
+        classes: names of the classes, to replace those of the profile.
         features: names of the flat features, or the classifier that has them (`Space(columns=)`,
-            `from_sklearn` of a model fitted on a table). By the scales of its space features are
-            compared, too.
+            `from_sklearn` of a model fitted on a table). Features are then compared in the scales
+            of its space.
 
     Returns:
-        A matplotlib figure of its own, with no global state: `figure.savefig("profile.png")`.
+        A matplotlib figure without global state: `figure.savefig("profile.png")`.
+
+    Example:
+        >>> import torch
+        >>> import credibly as cr
+        >>> clf = cr.Classifier(lambda x: x @ torch.eye(2), classes=["cat", "dog"])
+        >>> profile = cr.credibility(clf, torch.tensor([[2.0, 0.0]]), gamma=10.0)
+        >>> cr.plot_profile(profile, features=["size", "weight"]).get_suptitle()[:26]
+        'cat at x0, 88.1 % by softm'
     """
     check_profile(profile)
     require_report_extra(("matplotlib",), purpose="A picture of a profile")
-    row = _row(profile, index)
-    names, count = _class_names(profile, classes), profile.x0[row].numel()
-    given = _given(inputs, row, len(profile))
-    named = _columns(inputs, profile.x0[row], row) if features is None else features
-    known = _features(named, count)
-    view = View.of(profile, row, names, features=known, given=given)
-    if given is not None and given.numel() != count and view.beside is None:
-        raise InvalidArgumentError(
-            "inputs",
-            expected=f"pictures, or as many numbers a sample as what moved, {count}",
-            got=f"samples of shape {tuple(given.shape)}",
-            remedy="Leave it out: the profile holds what moved.",
-        )
     from credibly.report.one_sample import draw
 
+    row, width = _row(profile, index), profile.credibility.shape[1]
+    names = tuple(profile.class_name(k) for k in range(width))
+    if classes is not None:
+        names = _names("classes", classes, width, "class", "Leave it out to use the classifier's.")
+    given = _sample(inputs, row, len(profile))
+    known = _features(_columns(inputs, profile, row) if features is None else features, profile)
+    view = View.of(profile, row, names, known, given)
+    count = view.before.numel()
+    require(
+        given is None or given.numel() == count or view.beside is not None,
+        "inputs",
+        f"pictures, or as many numbers per sample as moved, {count}",
+        "others" if given is None else f"samples of shape {tuple(given.shape)}",
+        "Leave it out: the profile holds what moved.",
+    )
     return draw(view)
 
 
 def _row(profile: Profile, index: int) -> int:
     row, count = whole_number(index), len(profile)
-    if row is None or not -count <= row < count:
-        raise InvalidArgumentError(
-            "index",
-            expected=f"the number of a sample, 0 to {count - 1}" if count else "a sample",
-            got=repr(index) if count else "a profile without any",
-            remedy="One figure shows one sample; call it for each.",
-        )
-    return row % count
+    require(
+        row is not None and -count <= row < count,
+        "index",
+        f"the number of a sample, 0 to {count - 1}" if count else "a sample",
+        repr(index) if count else "an empty profile",
+        "One figure shows one sample.",
+    )
+    return (row or 0) % count
 
 
-def _class_names(profile: Profile, classes: Sequence[str] | None) -> tuple[str, ...]:
-    count = profile.credibility.shape[1]
-    if classes is None:
-        return tuple(profile.class_name(k) for k in range(count))
-    if isinstance(classes, str) or len(classes) != count:
-        raise InvalidArgumentError(
-            "classes",
-            expected=f"{count} names, one a class",
-            got=repr(classes) if isinstance(classes, str) else f"{len(classes)}",
-            remedy="Leave it out to take those of the classifier.",
-        )
-    return tuple(map(str, classes))
+def _names(argument: str, names: Any, count: int, what: str, remedy: str) -> tuple[str, ...]:
+    """So many names, as text."""
+    listed = hasattr(names, "__len__") and not isinstance(names, str)
+    got = str(len(names)) if listed else repr(names) if isinstance(names, str) else ""
+    require(
+        listed and len(names) == count,
+        argument,
+        f"{count} names, one per {what}",
+        got or f"a value of type {type(names).__name__}",
+        remedy,
+    )
+    return tuple(map(str, names))
 
 
-def _columns(inputs: Any, x0: Tensor, row: int) -> Sequence[str] | None:
-    """Names of the columns of a table, which must hold the numbers that were solved."""
+def _columns(inputs: Any, profile: Profile, row: int) -> Sequence[str] | None:
+    """Names of the columns of a table; columns in another order than the model's are refused."""
     if not is_table(inputs):
         return None
     names = [str(name) for name in inputs.columns]
-    if len(names) != x0.numel():
-        return names  # refused where the names are counted
+    solved = profile.x0[row].detach().float().cpu().flatten()
     try:
         values = torch.from_numpy(table_numbers(inputs)[row]).float()
     except (TypeError, ValueError):
         return names  # words and categories were encoded before the model
-    solved = x0.detach().float().cpu().flatten()
-    same_numbers = torch.equal(values.sort().values, solved.sort().values)
-    if same_numbers and not torch.equal(values, solved):
-        raise InvalidArgumentError(
-            "inputs",
-            expected="the columns in the order of the model's",
-            got=f"the same numbers in another order: {', '.join(names[:5])}, ...",
-            remedy="Pass features=clf, which knows them by name, or the table in the model's "
-            "order.",
-        )
+    same = torch.equal(values, solved)
+    require(
+        same or not torch.equal(values.sort().values, solved.sort().values),
+        "inputs",
+        "the columns in the order of the model's",
+        f"the same numbers in another order: {', '.join(names[:5])}, ...",
+        "Pass features=clf, which has their names, or the table in the model's order.",
+    )
     return names
 
 
-def _given(inputs: Any, row: int, count: int) -> Tensor | None:
-    """The sample of inputs that were brought; of a table only the names of columns count."""
+def _sample(inputs: Any, row: int, count: int) -> Tensor | None:
+    """One sample of the given inputs; a table only names the features."""
     if inputs is None:
         return None
-    if not is_table(inputs) and not isinstance(inputs, Tensor | np.ndarray):
-        raise _bad_inputs(f"a {type(inputs).__name__}", count)
-    if inputs.ndim < 2 or len(inputs) != count:
-        raise _bad_inputs(f"shape {tuple(inputs.shape)}", count)
+    expected = f"a tensor, an array or a table of the {count} samples of the profile"
+    remedy = "Pass all inputs in the order in which they were solved; `index` chooses one."
+    good = is_table(inputs) or isinstance(inputs, Tensor | np.ndarray)
+    require(good, "inputs", expected, f"a {type(inputs).__name__}", remedy)
+    shape = tuple(inputs.shape)
+    require(len(shape) > 1 and shape[0] == count, "inputs", expected, f"shape {shape}", remedy)
     if is_table(inputs):
         return None
-    sample = inputs[row]
-    if isinstance(sample, Tensor):
-        return sample.detach().double().cpu()
+    if isinstance(inputs, Tensor):
+        return inputs[row].detach().double().cpu()
     try:
-        return torch.from_numpy(np.array(sample, dtype=np.float64))
+        return torch.from_numpy(np.array(inputs[row], dtype=np.float64))
     except (TypeError, ValueError) as error:
-        raise _bad_inputs(f"an array of {inputs.dtype}", count) from error
+        got = f"an array of {inputs.dtype}"
+        raise InvalidArgumentError("inputs", expected=expected, got=got, remedy=remedy) from error
 
 
-def _bad_inputs(got: str, count: int) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        "inputs",
-        expected=f"a tensor, an array or a table of the {count} samples of the profile",
-        got=got,
-        remedy="Pass all inputs, in the order in which they were solved; `index` chooses one.",
-    )
-
-
-def _features(features: Sequence[str] | Classifier | None, count: int) -> Features | None:
+def _features(features: Sequence[str] | Classifier | None, profile: Profile) -> Features:
     """Names and scales of flat features, as far as they are known."""
+    count = profile.x0[0].numel()
     if features is None:
-        return None
-    if isinstance(features, Classifier):
-        return _of_classifier(features, count)
-    if not hasattr(features, "__len__"):
-        raise InvalidArgumentError(
-            "features",
-            expected=f"{count} names, one a feature, or the classifier",
-            got=type(features).__name__,
-            remedy=classifier_inside(features) or "Pass a list of names.",
+        return Features()
+    if not isinstance(features, Classifier):
+        remedy = classifier_inside(features) or (
+            "Pass a list of names or the classifier. A table passed as inputs= must have the "
+            "columns of the profile."
         )
-    if isinstance(features, str) or len(features) != count:
-        raise InvalidArgumentError(
-            "features",
-            expected=f"{count} names, one a feature, or the classifier",
-            got=repr(features) if isinstance(features, str) else f"{len(features)}",
-            remedy="A table passed as inputs= must have the columns of the profile, in its order.",
-        )
-    return Features(tuple(map(str, features)), None)
-
-
-def _of_classifier(clf: Classifier, count: int) -> Features | None:
-    space = clf.space
-    named = None if space is None else space.columns  # also of a layer, or of a part that moves
-    names = column_names(clf) if named is None else named
-    known = None if names is None or len(names) != count else tuple(map(str, names))
+        return Features(_names("features", features, count, "feature", remedy))
+    space = features.space
+    columns = None if space is None else space.columns  # also of a layer, or of a part that moves
+    found = column_names(features) if columns is None else columns
+    names = None if found is None or len(found) != count else tuple(map(str, found))
     if space is None or space.scale is None or len(space.paths or [""]) > 1:
-        return None if known is None else Features(known, None)
-    return Features(known, space.scale_of((space.paths or [""])[0], (count,)))
+        return Features(names)
+    return Features(names, space.scale_of((space.paths or [""])[0], (count,)))

@@ -1,16 +1,15 @@
-"""One look for all figures, and their way into a page."""
+"""The common style of all figures."""
 
 from __future__ import annotations
 
-import base64
 import io
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.axes import Axes
 
 INK = "#1f2933"
@@ -20,7 +19,7 @@ SOFTMAX = "#d9822b"
 THIRD = "#3f8f5f"
 SHADES = ("#9cc3e8", "#4f8fcb", "#1d4e89")
 MANY_PIXELS = 200
-"""From this width on a picture has more pixels than its place in a figure, and is smoothed."""
+"""Wider pictures have more pixels than their panel and are smoothed."""
 
 
 def panels(
@@ -37,79 +36,78 @@ def panels(
     return figure, [axes for line in grid for axes in line]
 
 
+def grid(
+    count: int, *, columns: int, width: float, height: float, margin: float
+) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` panels of one size in at most so many columns."""
+    columns = min(columns, count)
+    rows = math.ceil(count / columns)
+    figure, axes = panels(columns, rows=rows, width=width * columns + margin, height=height * rows)
+    for unused in axes[count:]:
+        unused.set_visible(False)
+    return figure, axes[:count]
+
+
 def tidy(axes: Axes, *, title: str = "", x: str = "", y: str = "") -> None:
-    """Labels, and no more ink than needed."""
+    """Set title and labels, in a plain style."""
     axes.set_title(title, fontsize=10, color=INK, loc="left")
     axes.set_xlabel(x, fontsize=9, color=INK)
     axes.set_ylabel(y, fontsize=9, color=INK)
     axes.tick_params(labelsize=8, colors=INK)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(QUIET)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(QUIET)
     axes.grid(visible=True, color="#e6e9ed", linewidth=0.6)
     axes.set_axisbelow(True)
 
 
-def legend(axes: Axes, *, where: Literal["best", "lower right"] = "best") -> None:
-    """A legend that does not shout."""
-    axes.legend(fontsize=8, frameon=False, labelcolor=INK, loc=where)
-
-
-def legend_below(axes: Axes) -> None:
-    """A legend in one line under the axes."""
-    axes.legend(
-        fontsize=8,
-        frameon=False,
-        labelcolor=INK,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.08),
-        ncols=2,
-    )
+def legend(
+    axes: Axes, *, where: Literal["best", "lower right", "upper right", "below"] = "best"
+) -> None:
+    """Add a legend without a frame; 'below' puts it in one line below the axes."""
+    if where == "below":
+        place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.08), "ncols": 2}
+    else:
+        place = {"loc": where}
+    axes.legend(fontsize=8, frameon=False, labelcolor=INK, **place)
 
 
 def picture(
-    axes: Axes,
-    pixels: Any,
-    *,
-    signed: bool = False,
-    low: float = 0.0,
-    high: float = 1.0,
-    limit: float = 0.15,
-    inverted: bool = True,
+    axes: Axes, pixels: Any, *, signed: bool = False, low: float = 0.0, high: float = 1.0
 ) -> None:
-    """Show pixels (h, w) in grey, (h, w, 3) in colour, or a signed difference in blue and red.
+    """Show pixels (h, w) in grey, (h, w, 3) in [0, 1] in colour, or differences in blue and red.
 
-    Args:
-        axes: where.
-        pixels: numbers, row by row.
-        signed: whether they are differences.
-        low: the value drawn as one end of the greys; colours must be in [0, 1].
-        high: the value drawn as the other end.
-        limit: the difference drawn in full colour.
-        inverted: whether high values are dark, as suits drawings of few bright pixels.
+    Greys range from `low` to `high`, differences from `-high` to `high`.
     """
-    limits = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit} if signed else {
-        "cmap": "gray_r" if inverted else "gray", "vmin": low, "vmax": high,
-    }  # fmt: skip
     many = max(len(pixels), len(pixels[0])) > MANY_PIXELS
-    axes.imshow(pixels, interpolation="antialiased" if many else "nearest", **limits)
+    axes.imshow(
+        pixels,
+        interpolation="antialiased" if many else "nearest",
+        cmap="RdBu_r" if signed else "gray",
+        vmin=-high if signed else low,
+        vmax=high,
+    )
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():
         spine.set_color("#d5dae0")
 
 
+def caption(axes: Axes, title: str, note: str) -> None:
+    """A title above a picture and a note below it."""
+    axes.set_title(title, fontsize=9, color=INK)
+    axes.set_xlabel(note, fontsize=8, color=QUIET)
+
+
 def plain(text: str, most: int = 30) -> str:
-    """Words from outside as a label: one line, not too long, and no formula between dollars."""
+    """A name as a label: one line, not too long, and dollar signs do not start a formula."""
     line = " ".join(text.split())
-    if len(line) > most:  # names that are long often differ at their end
+    if len(line) > most:  # long names often differ only at the end
         line = f"{line[: most // 2].rstrip()}…{line[len(line) - (most - most // 2 - 1) :].lstrip()}"
     return line.replace("$", r"\$")
 
 
 def plain_names(names: Sequence[str], most: int = 30) -> list[str]:
-    """Likewise many names; those that would be cut to the same words get their number in front."""
+    """Names as labels; names that would be shortened to the same text get their number first."""
     short = [plain(name, most) for name in names]
     known: dict[str, set[str]] = {}
     for cut, name in zip(short, names, strict=True):
@@ -125,8 +123,3 @@ def png(figure: Figure, *, dots: int = 130) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=dots, facecolor="white")
     return buffer.getvalue()
-
-
-def as_data_uri(image: bytes) -> str:
-    """A PNG that lives inside a page."""
-    return "data:image/png;base64," + base64.b64encode(image).decode("ascii")

@@ -12,8 +12,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from credibly._validation import choice, positive, require
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.solve.base import Stage, State, fresh_marks, require, require_positive
+from credibly.solve.base import CHOICE_REMEDY, Stage, State, fresh
 
 
 @dataclass(frozen=True)
@@ -26,67 +27,62 @@ class SaddleState(State):
 
 @dataclass(frozen=True, kw_only=True)
 class ArrowHurwicz(Stage[SaddleState]):
-    """The paper's solver, with the dual step of its text; kept for comparison and for theory.
+    """The solver of the paper, with the dual step of its text; for comparisons and for theory.
 
     Attributes:
-        steps, tolerance, decrease, patience: when a sample ends; as of `credibly.solve.base.Stage`.
+        steps, tolerance, decrease, patience: when a sample ends; see `credibly.solve.base.Stage`.
         primal_step: eta_x.
-        dual_step: eta_l; None: 1 / max w. The recursion of the multipliers is unstable from
-            4 / max w on, so that value and larger ones are refused.
-        initial: multipliers to begin with: 'fit' is 2 l(x0) / w, at which they already agree
-            with the losses; 'ones' is what the paper prints.
-        box: the dual step of the paper's algorithm box, lambda + eta_l (l - lambda), which is
-            the text's for W = 2 I. It is refused for other weights.
+        dual_step: eta_l; None: 1 / max w. From 4 / max w on the multipliers are unstable, so such
+            values are refused.
+        initial: the first multipliers: 'losses' is 2 l(x0) / w, which agrees with the losses at
+            x0; 'ones' is what the paper prints.
+        box: the dual step of the paper's algorithm box, lambda + eta_l (l - lambda), which equals
+            that of the text for W = 2 I. It is refused for other weights.
+
+    Example: pass it as `solver` of `credibly.credibility`; see docs/solvers.md.
     """
 
     steps: int = 3000
     patience: int | None = 300
     primal_step: float = 1e-3
     dual_step: float | None = None
-    initial: Literal["fit", "ones"] = "fit"
+    initial: Literal["losses", "ones"] = "losses"
     box: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive("primal_step", self.primal_step)
+        positive("primal_step", self.primal_step)
         if self.dual_step is not None:
-            require_positive("dual_step", self.dual_step)
-        require(self.initial in ("fit", "ones"), "initial", "'fit' or 'ones'", self.initial)
+            positive("dual_step", self.dual_step)
+        choice("initial", self.initial, ("losses", "ones"), CHOICE_REMEDY)
 
     @staticmethod
     def as_printed(*, primal_step: float, dual_step: float, steps: int) -> ArrowHurwicz:
-        """The algorithm box to the letter: lambda starts at one, W = 2 I (pass gamma=2)."""
+        """The algorithm box as printed: lambda starts at one, W = 2 I (pass gamma=2)."""
         return ArrowHurwicz(
             primal_step=primal_step, dual_step=dual_step, steps=steps, initial="ones", box=True
         )
 
     def begin(self, problem: FitRiskProblem, point: Point) -> SaddleState:
         self._check(problem.weights)
-        stuck, cost = fresh_marks(point)
-        fit = problem.multipliers(point.losses)
-        start = fit if self.initial == "fit" else torch.ones_like(fit)
-        return SaddleState(
-            point=point, visited=point, stuck=stuck, cost=cost, x=point.x, multipliers=start
-        )
+        own = problem.multipliers(point.losses)
+        start = own if self.initial == "losses" else torch.ones_like(own)
+        return SaddleState(**fresh(point), x=point.x, multipliers=start)
 
     def advance(self, problem: FitRiskProblem, state: SaddleState) -> SaddleState:
         point = problem.evaluate(state.x, state.multipliers)
         eta = self.dual_step or 1.0 / float(problem.weights.max())
         gap = point.losses - 0.5 * problem.weights * state.multipliers
-        return SaddleState(
-            point=point,
-            visited=point,
-            stuck=state.stuck,
-            cost=torch.ones_like(state.cost),
-            x=problem.project(point.x - self.primal_step * problem.free_gradient(point)),
-            multipliers=(state.multipliers + eta * gap).clamp(min=0),
-        )
+        x = problem.project(point.x - self.primal_step * problem.free_gradient(point))
+        duals = (state.multipliers + eta * gap).clamp(min=0)
+        cost = torch.ones_like(state.cost)
+        return SaddleState(point, point, state.stuck, cost, x=x, multipliers=duals)
 
     def residual(self, problem: FitRiskProblem, state: SaddleState) -> Tensor:
         """Stationarity of the Lagrangian, and how far the multipliers are from 2 l / w."""
-        fit = problem.multipliers(state.point.losses)
-        tiny = torch.finfo(fit.dtype).tiny
-        gap = (fit - state.multipliers).abs().amax(1) / fit.amax(1).clamp(min=tiny)
+        own = problem.multipliers(state.point.losses)
+        tiny = torch.finfo(own.dtype).tiny
+        gap = (own - state.multipliers).abs().amax(1) / own.amax(1).clamp(min=tiny)
         return torch.maximum(problem.relative_stationarity(state.point), gap)
 
     def _check(self, weights: Tensor) -> None:
@@ -95,13 +91,13 @@ class ArrowHurwicz(Stage[SaddleState]):
             self.dual_step is None or self.dual_step < 4 / largest,
             "dual_step",
             f"less than 4 / max w = {4 / largest:.4g}",
-            self.dual_step,
-            "From there on the multipliers oscillate without end; None picks 1 / max w.",
+            repr(self.dual_step),
+            "From there on the multipliers oscillate; None uses 1 / max w.",
         )
         require(
             not self.box or bool((weights == 2).all()),
             "box",
             "weights of 2 for every class",
-            weights.tolist(),
+            f"{weights.tolist()}",
             "The printed box is the case W = 2 I: pass gamma=2.0, or use ArrowHurwicz().",
         )

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
-from typing import Any, Generic, Self, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from credibly.errors import InvalidArgumentError
+from credibly._validation import tolerance, whole
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.types import norm, real_number, whole_number
+from credibly.problem.rows import Rows
+from credibly.types import norm
 
 AnyState = TypeVar("AnyState", bound="State")
 
+CHOICE_REMEDY = "docs/solvers.md says what suits which model."
+
 
 @dataclass(frozen=True)
-class State:
-    """What a stage carries from step to step, one row a sample still being solved.
+class State(Rows):
+    """What a stage carries from step to step, one row per sample still being solved.
 
     Attributes:
         point: the current iterate.
         visited: what the latest step evaluated, accepted or not.
-        stuck: samples (n,) that found no way to go on.
+        stuck: samples (n,) that cannot go on.
         cost: passes (n,) that the latest step spent on each sample.
     """
 
@@ -33,22 +35,12 @@ class State:
     stuck: Tensor
     cost: Tensor
 
-    def select(self, rows: Tensor) -> Self:
-        """The state of the chosen samples."""
-        chosen: dict[str, Any] = {
-            f.name: _rows_of(getattr(self, f.name), rows) for f in fields(self)
-        }
-        return replace(self, **chosen)
-
-
-def _rows_of(value: object, rows: Tensor) -> object:
-    if isinstance(value, Point):
-        return value.select(rows)
-    return value[rows] if isinstance(value, Tensor) else value
-
 
 class Solver(ABC):
-    """Anything that can be passed as `solver=`."""
+    """Anything that can be passed as `solver=`.
+
+    Example: see `credibly.credibility` and docs/solvers.md.
+    """
 
     @abstractmethod
     def stages(self) -> tuple[Stage[State], ...]:
@@ -61,8 +53,8 @@ class Stage(Solver, Generic[AnyState]):
 
     Attributes:
         steps: most steps a sample may take.
-        tolerance: a sample has converged when its gradient, relative to the pulls of risk and fit
-            that balance in it, is at most this. None: the square root of the precision.
+        tolerance: a sample has converged when its gradient, relative to its two parts of risk and
+            of fit, is at most this. None: the square root of the precision.
         decrease: a step counts as progress when the objective has fallen by this share, or the
             gradient has halved, since the last step that did.
         patience: steps without progress after which a sample has stalled; None: never.
@@ -74,11 +66,12 @@ class Stage(Solver, Generic[AnyState]):
     patience: int | None = 20
 
     def __post_init__(self) -> None:
-        require_whole("steps", self.steps)
-        require_tolerance(self.tolerance)
-        require_share("decrease", self.decrease)
+        whole("steps", self.steps)
+        if self.tolerance is not None:
+            tolerance(self.tolerance)
+        tolerance(self.decrease, "decrease")
         if self.patience is not None:
-            require_whole("patience", self.patience)
+            whole("patience", self.patience)
 
     def stages(self) -> tuple[Stage[State], ...]:
         return (self,)  # type: ignore[return-value]  # a stage steps only states it made itself
@@ -96,49 +89,10 @@ class Stage(Solver, Generic[AnyState]):
         return problem.relative_stationarity(state.point)
 
 
-_REMEDY = "Leave it out for the default; docs/solvers.md says what suits which model."
-
-
-def require(
-    holds: bool,  # noqa: FBT001  # reads as a sentence: require(x > 0, ...)
-    name: str,
-    expected: str,
-    got: object,
-    remedy: str = _REMEDY,
-) -> None:
-    """Raise the usual error unless a setting holds."""
-    if not holds:
-        raise InvalidArgumentError(name, expected=expected, got=repr(got), remedy=remedy)
-
-
-def require_whole(name: str, value: object) -> None:
-    """A count must be a whole number of at least one."""
-    number = whole_number(value)
-    require(number is not None and number >= 1, name, "a whole number >= 1", value)
-
-
-def require_positive(name: str, value: object) -> None:
-    """A length must be a positive finite number."""
-    number = real_number(value)
-    good = number is not None and math.isfinite(number) and number > 0
-    require(good, name, "a positive number", value)
-
-
-def require_share(name: str, value: object) -> None:
-    """A share must lie in [0, 1)."""
-    number = real_number(value)
-    require(number is not None and 0 <= number < 1, name, "a number in [0, 1)", value)
-
-
-def require_tolerance(value: object) -> None:
-    """A tolerance is a share, or None for the square root of the precision."""
-    if value is not None:
-        require_share("tolerance", value)
-
-
-def fresh_marks(point: Point) -> tuple[Tensor, Tensor]:
-    """`stuck` and `cost` before the first step: nobody stuck, nothing spent."""
-    return torch.zeros_like(point.objective, dtype=torch.bool), torch.zeros_like(point.objective)
+def fresh(point: Point) -> dict[str, Any]:
+    """The fields of `State` before the first step: no sample stuck, nothing spent."""
+    nothing = torch.zeros_like(point.objective)
+    return {"point": point, "visited": point, "stuck": nothing.bool(), "cost": nothing}
 
 
 def rounding_of(point: Point) -> Tensor:
@@ -147,10 +101,10 @@ def rounding_of(point: Point) -> Tensor:
 
 
 def reach(problem: FitRiskProblem, point: Point) -> Tensor:
-    """How far x+ is likely to lie from x0 (n,): a unit for steps that no rescaling changes.
+    """The likely distance of x+ from x0 (n,), a unit for steps that scales with the inputs.
 
-    Once a sample has moved it is how far. Before, the risk cannot exceed F(x0), of which it
-    usually is a sixteenth or less, and no step should be longer than if the losses were affine.
+    It is the distance moved so far, if any. Before, it is estimated: the risk is at most F(x0) and
+    usually a sixteenth of it or less, and no step should be longer than for affine losses.
     """
     moved = norm(point.x - problem.x0)
     guess = torch.minimum(0.25 * point.objective.sqrt(), 0.5 * norm(point.gradient))

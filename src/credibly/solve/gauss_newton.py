@@ -16,6 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from credibly._validation import choice, whole
 from credibly.model.derivatives import (
     BACKWARD,
     FORWARD,
@@ -24,14 +25,13 @@ from credibly.model.derivatives import (
     output_curvature_product,
     output_jacobian,
 )
-from credibly.model.inputs import finite_rows
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.solve.base import Stage, State, fresh_marks, require, require_whole, rounding_of
+from credibly.solve.base import CHOICE_REMEDY, Stage, State, fresh, rounding_of
 from credibly.solve.linear import conjugate_gradients
-from credibly.types import per_sample
+from credibly.types import finite_rows, per_sample
 
 DENSE_LIMIT = 1 << 28
-"""Numbers in the Jacobians of a batch above which 'auto' does without storing them (1 GiB)."""
+"""Most numbers in the Jacobians of a batch that 'auto' stores (1 GiB)."""
 
 _INNER_STEPS = 20
 _MOST_DAMPING = 1e8
@@ -48,13 +48,15 @@ class ProxLinearState(State):
 
 @dataclass(frozen=True, kw_only=True)
 class GaussNewton(Stage[ProxLinearState]):
-    """Few, dear steps: each needs one backward an output. Exact in one step on affine models.
+    """Few, expensive steps: each needs one backward per output. One step solves affine models.
 
     Attributes:
-        steps, tolerance, decrease, patience: when a sample ends; as of `credibly.solve.base.Stage`.
+        steps, tolerance, decrease, patience: when a sample ends; see `credibly.solve.base.Stage`.
         jacobian: 'dense' stores it (n, m, D); 'free' uses products with it in a conjugate-gradient
             solve; 'auto' is dense while it fits `DENSE_LIMIT` numbers and m is at most 64.
         products: most conjugate-gradient steps of a matrix-free step.
+
+    Example: pass it as `solver` of `credibly.credibility`; see docs/solvers.md.
     """
 
     steps: int = 50
@@ -64,29 +66,16 @@ class GaussNewton(Stage[ProxLinearState]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self.jacobian in ("auto", "dense", "free"),
-            "jacobian",
-            "'auto', 'dense' or 'free'",
-            self.jacobian,
-        )
-        require_whole("products", self.products)
+        choice("jacobian", self.jacobian, ("auto", "dense", "free"), CHOICE_REMEDY)
+        whole("products", self.products)
 
     def begin(self, problem: FitRiskProblem, point: Point) -> ProxLinearState:
-        stuck, cost = fresh_marks(point)
-        state = ProxLinearState(
-            point=point,
-            visited=point,
-            stuck=stuck,
-            cost=cost,
-            outputs=None,
-            jacobian=None,
-            damping=torch.zeros_like(point.objective),
-        )
+        damping = torch.zeros_like(point.objective)
+        state = ProxLinearState(**fresh(point), outputs=None, jacobian=None, damping=damping)
         if not self._stores_jacobian(point):
             return state
-        outputs, jacobian = output_jacobian(problem.classifier, point.x)
-        spent = cost + FORWARD + BACKWARD * outputs.shape[1]
+        outputs, jacobian = output_jacobian(problem.variable, point.x)
+        spent = state.cost + FORWARD + BACKWARD * outputs.shape[1]
         return replace(state, outputs=outputs, jacobian=jacobian, cost=spent)
 
     def _stores_jacobian(self, point: Point) -> bool:
@@ -114,19 +103,19 @@ class GaussNewton(Stage[ProxLinearState]):
     def _relinearise(
         self, problem: FitRiskProblem, state: ProxLinearState, rows: Tensor
     ) -> ProxLinearState:
-        """Linearise again where a step was accepted; elsewhere the old one still holds."""
+        """Linearise again where a step was accepted; elsewhere nothing has changed."""
         if state.outputs is None or state.jacobian is None or not bool(rows.any()):
             return state
         outputs, jacobian = state.outputs.clone(), state.jacobian.clone()
         chosen = rows.nonzero().squeeze(1)
         outputs[chosen], jacobian[chosen] = output_jacobian(
-            problem.classifier.select(chosen), state.point.x[chosen]
+            problem.variable.select(chosen), state.point.x[chosen]
         )
         cost = state.cost + rows * (FORWARD + BACKWARD * outputs.shape[1])
         return replace(state, outputs=outputs, jacobian=jacobian, cost=cost)
 
     def _propose(self, problem: FitRiskProblem, state: ProxLinearState) -> tuple[Tensor, float]:
-        """Where the linearised problem has its minimum, and the passes it took to find."""
+        """The minimum of the linearised problem, and the passes it took."""
         if state.outputs is None or state.jacobian is None:
             return self._propose_free(problem, state)
         shift, free = (state.point.x - problem.x0).flatten(1), problem.free(state.point).flatten(1)
@@ -143,7 +132,7 @@ class GaussNewton(Stage[ProxLinearState]):
         self, problem: FitRiskProblem, state: ProxLinearState
     ) -> tuple[Tensor, float]:
         """One Newton step of the same problem, by conjugate gradients on products with J."""
-        linear = OutputLinearisation(problem.classifier, state.point.x)
+        linear = OutputLinearisation(problem.variable, state.point.x)
         fit, free = _fit_of_outputs(problem), problem.free(state.point)
         weight = 2 * (1 + state.damping)
 
@@ -159,15 +148,15 @@ class GaussNewton(Stage[ProxLinearState]):
 
 def _fit_of_outputs(problem: FitRiskProblem) -> Callable[[Tensor], Tensor]:
     """G: outputs (n, m) -> sum_k l_k^2 / w_k (n,)."""
-    return lambda z: problem.misfit(problem.classifier.losses_of(z))
+    return lambda z: problem.misfit(problem.variable.losses_of(z))
 
 
 def _prox_linear(
     fit: Callable[[Tensor], Tensor], z: Tensor, jacobian: Tensor, shift: Tensor, damping: Tensor
 ) -> Tensor:
-    """Solve the linearised problem by Newton's method on q = J (u - d), one row a sample.
+    """Solve the linearised problem by Newton's method on q = J (u - d), one row per sample.
 
-    Stationarity reads (1 + mu) q + J d + 1/2 J J^T grad G(z + q) = 0; Newton steps that do not
+    The condition is (1 + mu) q + J d + 1/2 J J^T grad G(z + q) = 0; Newton steps that do not
     bring its left side closer to zero are halved.
     """
     gram = jacobian @ jacobian.mT
@@ -184,7 +173,7 @@ def _prox_linear(
     left, matrix, slope = mismatch(q)
     length = torch.ones_like(damping)
     for _ in range(_INNER_STEPS):
-        # a matrix that rounding made singular costs only its own sample, whose move is then refused
+        # a matrix that rounding made singular costs only its own sample, whose step is then refused
         move = torch.linalg.solve_ex(matrix, left.unsqueeze(2)).result.squeeze(2)
         candidate = mismatch(q - length[:, None] * move)
         better = candidate[0].norm(dim=1) < left.norm(dim=1)

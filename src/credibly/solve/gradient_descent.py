@@ -9,20 +9,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from credibly._validation import choice, positive, tolerance
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.solve.base import (
-    Stage,
-    State,
-    fresh_marks,
-    reach,
-    require,
-    require_positive,
-    require_share,
-)
+from credibly.solve.base import CHOICE_REMEDY, Stage, State, fresh, reach
 from credibly.types import norm, per_sample
 
-_FLAT = 1e-6
-"""Features whose gradients are below this share of the typical one are left where they are."""
+_FLAT = 1e-6  # features whose gradients are below this share of the typical one hardly move
 
 
 @dataclass(frozen=True)
@@ -37,17 +29,19 @@ class DescentState(State):
 
 @dataclass(frozen=True, kw_only=True)
 class GradientDescent(Stage[DescentState]):
-    """x <- x - step * direction; on rough models averaged gradients see past the kinks.
+    """x <- x - step * direction; averaged gradients smooth out the kinks of rough models.
 
     Attributes:
-        steps, tolerance, decrease, patience: when a sample ends; as of `credibly.solve.base.Stage`.
-        step: with scaling 'none' it multiplies the gradient of F (0.5 would be exact without
-            losses). With 'adam' it is in units of 2 reach / sqrt(D), the move of one feature that,
-            made by all, doubles the distance x+ is likely to have; so no rescaling changes it.
+        steps, tolerance, decrease, patience: when a sample ends; see `credibly.solve.base.Stage`.
+        step: with scaling 'none' the factor of the gradient of F (0.5 is exact without losses).
+            With 'adam' in units of 2 reach / sqrt(D): if every feature moves by that much, x moves
+            by twice its likely distance. So it need not change when the inputs are rescaled.
         momentum: how much of the average of past gradients is kept, in [0, 1).
         scaling: 'none', or 'adam' (Kingma and Ba 2015).
         forgetting: how much of the average of squares Adam keeps, in [0, 1).
         schedule: 'constant', or 'cosine' down to zero over `steps`.
+
+    Example: pass it as `solver` of `credibly.credibility`; see docs/solvers.md.
     """
 
     steps: int = 500
@@ -59,48 +53,24 @@ class GradientDescent(Stage[DescentState]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive("step", self.step)
-        require_share("momentum", self.momentum)
-        require_share("forgetting", self.forgetting)
-        require(self.scaling in ("none", "adam"), "scaling", "'none' or 'adam'", self.scaling)
-        require(
-            self.schedule in ("constant", "cosine"),
-            "schedule",
-            "'constant' or 'cosine'",
-            self.schedule,
-        )
+        positive("step", self.step)
+        tolerance(self.momentum, "momentum")
+        tolerance(self.forgetting, "forgetting")
+        choice("scaling", self.scaling, ("none", "adam"), CHOICE_REMEDY)
+        choice("schedule", self.schedule, ("constant", "cosine"), CHOICE_REMEDY)
 
     def begin(self, problem: FitRiskProblem, point: Point) -> DescentState:
-        stuck, cost = fresh_marks(point)
         unit = 2 * reach(problem, point) / math.sqrt(point.x[0].numel())
         zeros = torch.zeros_like(point.x)
-        return DescentState(
-            point=point,
-            visited=point,
-            stuck=stuck,
-            cost=cost,
-            mean=zeros,
-            square=zeros,
-            unit=unit,
-            count=0,
-        )
+        return DescentState(**fresh(point), mean=zeros, square=zeros, unit=unit, count=0)
 
     def advance(self, problem: FitRiskProblem, state: DescentState) -> DescentState:
         gradient = problem.free_gradient(state.point)
         mean = self.momentum * state.mean + (1 - self.momentum) * gradient
         square = self.forgetting * state.square + (1 - self.forgetting) * gradient.square()
-        move = self._move(replace(state, mean=mean, square=square, count=state.count + 1))
-        point = problem.evaluate(problem.project(state.point.x - move))
-        return DescentState(
-            point=point,
-            visited=point,
-            stuck=state.stuck,
-            cost=torch.ones_like(state.cost),
-            mean=mean,
-            square=square,
-            unit=state.unit,
-            count=state.count + 1,
-        )
+        state = replace(state, mean=mean, square=square, count=state.count + 1)
+        point = problem.evaluate(problem.project(state.point.x - self._move(state)))
+        return replace(state, point=point, visited=point, cost=torch.ones_like(state.cost))
 
     def _move(self, state: DescentState) -> Tensor:
         size = self.step * self._anneal(state.count - 1)
@@ -116,3 +86,11 @@ class GradientDescent(Stage[DescentState]):
         if self.schedule == "constant":
             return 1.0
         return 0.5 * (1 + math.cos(math.pi * count / self.steps))
+
+
+def annealed(steps: int, step: float, *, momentum: float, forgetting: float) -> GradientDescent:
+    """Adam's scaling with cosine steps, which does not stop early."""
+    return GradientDescent(
+        steps=steps, step=step, momentum=momentum, forgetting=forgetting, scaling="adam",
+        schedule="cosine", patience=None,
+    )  # fmt: skip

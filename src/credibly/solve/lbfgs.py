@@ -1,4 +1,4 @@
-"""L-BFGS on a batch of problems, one trial point a step for every sample.
+"""L-BFGS on a batch of problems, one trial point per step for every sample.
 
 A sample whose trial is refused shortens its step and tries again in the next step of the loop,
 together with the samples that go on: every step is one pass over the whole batch, and no sample
@@ -13,25 +13,20 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from credibly.model.inputs import finite_rows
+from credibly._validation import whole
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.solve.base import Stage, State, fresh_marks, reach, require_whole, rounding_of
-from credibly.types import inner, norm, per_sample
+from credibly.problem.rows import Rows
+from credibly.solve.base import Stage, State, fresh, reach, rounding_of
+from credibly.types import finite_rows, inner, norm, per_sample
 
-_SUFFICIENT = 1e-4
-"""Armijo's share of the predicted decrease."""
-
-_LEAST_CURVATURE = 0.2
-"""The risk alone has curvature 2 everywhere; pairs with less than a tenth of it are lifted."""
-
-_FIRST_SHARE = 0.4
-"""The first step goes this share of the likely distance; too far costs more than too short."""
-
+_SUFFICIENT = 1e-4  # Armijo's share of the predicted decrease
+_LEAST_CURVATURE = 0.2  # of a pair; the risk alone has curvature 2 everywhere
+_FIRST_SHARE = 0.4  # first step, relative to the likely distance; too long is worse than too short
 _MOST_TRIALS = 12
 
 
 @dataclass(frozen=True)
-class Memory:
+class Memory(Rows):
     """Curvature pairs in a ring of m slots; unused slots are zero."""
 
     pairs: Tensor  # (n, 2m, D): m steps s, then m gradient changes y
@@ -53,14 +48,6 @@ class Memory:
     def slots(self) -> int:
         """How many pairs fit."""
         return self.step_change.shape[1]
-
-    def __getitem__(self, rows: Tensor) -> Memory:
-        return Memory(
-            self.pairs[rows],
-            self.step_change[rows],
-            self.change_change[rows],
-            self.count[rows],
-        )
 
     def remember(self, step: Tensor, change: Tensor, rows: Tensor) -> Memory:
         """Store a pair (n, D), (n, D) for the samples that the mask `rows` names; in place."""
@@ -122,39 +109,33 @@ class LBFGSState(State):
     trials: Tensor
     memory: Memory
 
-    def select(self, rows: Tensor) -> LBFGSState:
-        return replace(super().select(rows), memory=self.memory[rows])
-
 
 @dataclass(frozen=True, kw_only=True)
 class LBFGS(Stage[LBFGSState]):
     """Limited-memory BFGS with Armijo's rule: fast and exact on smooth models.
 
     Attributes:
-        steps, tolerance, decrease, patience: when a sample ends; as of `credibly.solve.base.Stage`.
-        memory: curvature pairs kept; each costs two inputs of memory a sample.
+        steps, tolerance, decrease, patience: when a sample ends; see `credibly.solve.base.Stage`.
+        memory: curvature pairs kept; each costs two inputs of memory per sample.
+
+    Example: pass it as `solver` of `credibly.credibility`; see docs/solvers.md.
     """
 
     memory: int = 8
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_whole("memory", self.memory)
+        whole("memory", self.memory)
 
     def begin(self, problem: FitRiskProblem, point: Point) -> LBFGSState:
-        stuck, cost = fresh_marks(point)
         memory = Memory.empty(point.x, self.memory)
-        state = LBFGSState(
-            point=point,
-            visited=point,
-            stuck=stuck,
-            cost=cost,
-            direction=torch.zeros_like(point.x),
+        return LBFGSState(
+            **fresh(point),
+            direction=_direction(problem, point, memory),
             length=torch.ones_like(point.objective),
             trials=torch.zeros_like(point.objective),
             memory=memory,
         )
-        return replace(state, direction=_direction(problem, point, memory))
 
     def advance(self, problem: FitRiskProblem, state: LBFGSState) -> LBFGSState:
         old = state.point
@@ -181,7 +162,7 @@ class LBFGS(Stage[LBFGSState]):
 
 
 def _pair(old: Point, new: Point) -> tuple[Tensor, Tensor]:
-    """Step and change of gradient (n, D), with at least the curvature we insist on."""
+    """Step and change of gradient (n, D), with at least `_LEAST_CURVATURE`."""
     step = (new.x - old.x).flatten(1)
     change = (new.gradient - old.gradient).flatten(1)
     squared = step.square().sum(1)
@@ -191,7 +172,7 @@ def _pair(old: Point, new: Point) -> tuple[Tensor, Tensor]:
 
 
 def _direction(problem: FitRiskProblem, point: Point, memory: Memory) -> Tensor:
-    """Minus the inverse Hessian times the gradient, or a plain descent where that fails."""
+    """Minus the inverse Hessian times the gradient, or plain descent where that fails."""
     slope = problem.free_gradient(point)
     tiny = torch.finfo(point.x.dtype).tiny
     first = _FIRST_SHARE * reach(problem, point) / norm(slope).clamp(min=tiny)

@@ -13,7 +13,7 @@ from credibly.types import inner, per_sample
 def conjugate_gradients(
     matrix: Callable[[Tensor], Tensor], right: Tensor, *, most: int, accuracy: float
 ) -> tuple[Tensor, int]:
-    """Solve positive definite systems, one a sample: the solutions and the products used.
+    """Solve positive definite systems, one per sample: the solutions and the products used.
 
     A sample stops when its residual is `accuracy` times its right side, or where its matrix turns
     out not to be positive along the direction tried.

@@ -1,9 +1,8 @@
-"""The one loop: every solver, every sample, its own stopping, its own best point.
+"""The one loop that runs every solver; each sample stops by itself and keeps its best point.
 
-Samples that are done leave the batch, down to the next of a few sizes that are the same for every
-batch: convolution libraries prepare and keep code and buffers for each size that they see. The work
-is cut into chunks, which bounds memory; since no number of one sample enters another's, chunks
-change nothing but rounding.
+Samples that are done leave the batch. It shrinks to one of a few sizes only, because convolution
+libraries prepare code and buffers for each size. The work is cut into chunks to bound memory;
+samples do not affect each other, so chunks change nothing but rounding.
 """
 
 from __future__ import annotations
@@ -14,17 +13,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credibly.model.inputs import finite_rows
 from credibly.problem.fit_risk import FitRiskProblem, Point
+from credibly.problem.rows import Rows
 from credibly.solve.base import Solver, Stage, State
 from credibly.solve.status import Status
+from credibly.types import finite_rows
 
 Tick = Callable[[float], None]
-"""Told the share of the samples that is done, between 0 and 1."""
+"""Called with the share of the samples that is done, between 0 and 1."""
 
 
 @dataclass(frozen=True)
-class Solution:
+class Solution(Rows):
     """The best point found for each sample, and how it was found."""
 
     x: Tensor
@@ -49,12 +49,7 @@ def solve(
         share = (rows.stop - first) / count
         chunk = _Chunk(problem.select(rows), _scaled(tick, first / count, share), solver.stages())
         parts.append(chunk.run(None if start is None else start[rows]))
-    return Solution(
-        *(
-            torch.cat([getattr(part, name) for part in parts])
-            for name in ("x", "status", "steps", "passes")
-        )
-    )
+    return Solution.concatenate(parts)
 
 
 def _scaled(tick: Tick | None, base: float, share: float) -> Tick:
@@ -64,7 +59,7 @@ def _scaled(tick: Tick | None, base: float, share: float) -> Tick:
 
 
 class _Chunk:
-    """The samples of one chunk: what is known of each, filled in as they finish."""
+    """The samples of one chunk; the results are filled in as samples finish."""
 
     def __init__(
         self, problem: FitRiskProblem, tick: Tick, stages: tuple[Stage[State], ...]
@@ -90,13 +85,13 @@ class _Chunk:
         return Solution(self.x, self.status, self.steps, self.passes)
 
     def _goes_on(self, rows: Tensor, best: Point) -> Tensor:
-        """Those not done; a stage that stepped where the model is not finite has one before."""
+        """Samples not done, also those that left the region where the model is finite."""
         status = self.status[rows]
         back = (status == Status.NON_FINITE_MODEL) & finite_rows(best.gradient)
         return (status == Status.STALLED) | (status == Status.STEP_LIMIT) | back
 
     def _first_look(self, start: Tensor | None) -> tuple[Tensor, Point]:
-        """Evaluate where to start, and set aside the samples that cannot be solved."""
+        """Evaluate the starting points, and take out the samples that cannot be solved."""
         finite = finite_rows(self.problem.x0)
         self.status[~finite] = Status.NON_FINITE_INPUT
         rows = finite.nonzero().squeeze(1)
@@ -106,7 +101,7 @@ class _Chunk:
         point = self.problem.select(rows).evaluate(begin[rows])
         self.passes[rows] += 1
         sane = torch.isfinite(point.objective) & finite_rows(point.gradient)
-        # a vanishing gradient at x0 means that nothing pulls; elsewhere it is the goal
+        # a vanishing gradient at x0 means a flat model; elsewhere it is the goal
         elsewhere = point.x != self.problem.x0[rows]
         moves = ((point.gradient != 0) | elsewhere).flatten(1).any(dim=1)
         self.status[rows[~sane]] = Status.NON_FINITE_MODEL
@@ -115,10 +110,10 @@ class _Chunk:
         return rows[keep], point.select(keep)
 
     def _run_stage(self, stage: Stage[State], number: int, rows: Tensor, start: Point) -> Point:
-        """Run one stage; gives the best point of all its samples, also of those that finished."""
+        """Run one stage, and give the best point of each of its samples."""
         problem = self.problem.select(rows)
         active = _Active.of(problem, start)
-        state, rule = stage.begin(problem, start), _StoppingRule(stage, start)
+        state, rule = stage.begin(problem, start), _StoppingRule.of(stage, start)
         self.passes[rows] += state.cost.double()
         finished = start.copy()
         for step in range(stage.steps):
@@ -137,7 +132,7 @@ class _Chunk:
             if left == 0:
                 return finished
             if (size := batch_size(left)) < len(active.open):
-                # the running ones, and as many others as fill the size
+                # the running samples, and finished ones that fill up the batch
                 keep = active.open.byte().argsort(descending=True, stable=True)[:size]
                 state, rule, active = state.select(keep), rule.select(keep), active.select(keep)
             self._report(number, (step + 1) / stage.steps, left)
@@ -162,21 +157,21 @@ def batch_size(left: int) -> int:
 
 
 @dataclass
-class _Active:
+class _Active(Rows):
     """The samples in the batch: most of them running, a few finished and not yet removed."""
 
-    index: Tensor  # their numbers among the samples of the stage
+    index: Tensor  # row numbers among the samples of the stage
     problem: FitRiskProblem
     best: Point
     open: Tensor  # which of them still run
 
     @property
     def running(self) -> Tensor:
-        """Numbers of those that still run."""
+        """Row numbers of those that still run."""
         return self.index[self.open]
 
     def keep_best(self, visited: Point) -> None:
-        """Take what was just evaluated where it is the best so far."""
+        """Keep what was just evaluated where it is the best so far."""
         better = visited.objective < self.best.objective
         self.best = self.best.replaced(visited, better)
 
@@ -185,28 +180,23 @@ class _Active:
         everyone = torch.arange(len(problem), device=problem.x0.device)
         return _Active(everyone, problem, start, torch.ones_like(everyone, dtype=torch.bool))
 
-    def select(self, rows: Tensor) -> _Active:
-        return _Active(
-            self.index[rows], self.problem.select(rows), self.best.select(rows), self.open[rows]
-        )
 
+@dataclass
+class _StoppingRule(Rows):
+    """Judges samples by the residual, and by the progress since the last step that made some."""
 
-class _StoppingRule:
-    """Judges samples by the residual and by progress since it was last worth the name."""
+    stage: Stage[State]
+    tolerance: float
+    objective: Tensor
+    residual: Tensor
+    idle: Tensor  # steps without progress
 
-    def __init__(self, stage: Stage[State], point: Point) -> None:
-        self.stage = stage
-        precision = torch.finfo(point.objective.dtype).eps
-        self.tolerance = precision**0.5 if stage.tolerance is None else stage.tolerance
-        self.objective = point.objective
-        self.residual = torch.full_like(point.objective, torch.inf)
-        self.idle = torch.zeros_like(point.objective)
-
-    def select(self, rows: Tensor) -> _StoppingRule:
-        self.objective = self.objective[rows]
-        self.residual = self.residual[rows]
-        self.idle = self.idle[rows]
-        return self
+    @staticmethod
+    def of(stage: Stage[State], point: Point) -> _StoppingRule:
+        value, precision = point.objective, torch.finfo(point.objective.dtype).eps
+        tolerance = precision**0.5 if stage.tolerance is None else stage.tolerance
+        worst, idle = torch.full_like(value, torch.inf), torch.zeros_like(value)
+        return _StoppingRule(stage, tolerance, value, worst, idle)
 
     def judge(self, problem: FitRiskProblem, state: State) -> Tensor:
         """A code of Status for each sample (n,)."""
@@ -227,7 +217,7 @@ class _StoppingRule:
 
 
 def _prefer_converged(best: Point, current: Point, verdict: Tensor) -> Point:
-    """Where the gradient vanished, that point: equally good up to rounding, and stationary."""
+    """Take the current point where it has converged and is as good as the best up to rounding."""
     slack = 1 + torch.finfo(best.objective.dtype).eps ** 0.5
     take = (verdict == Status.CONVERGED) & (current.objective <= slack * best.objective)
     return best.replaced(current, take)

@@ -1,4 +1,4 @@
-"""How each sample's solve ended, and what to do about it."""
+"""How the solve of each sample ended, and what to do about it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from enum import IntEnum
 
 
 class Status(IntEnum):
-    """One a sample. `advice` says in a sentence what it means and what to try.
+    """How the solve of a sample ended; `advice` says what that means and what to do.
 
-    Printed it is its name in words; as a number it is what `profile.codes` holds.
+    It prints as its name in words; as a number it is what `profile.codes` holds.
+
+    Example: see `Profile`.
     """
 
     RUNNING = 0
@@ -26,7 +28,7 @@ class Status(IntEnum):
 
     @property
     def usable(self) -> bool:
-        """Whether the profile of such a sample is a trade-off that was really searched for."""
+        """Whether a search took place, so that the profile can be used."""
         return self in (Status.CONVERGED, Status.STALLED, Status.STEP_LIMIT)
 
     @property
@@ -45,26 +47,26 @@ class Status(IntEnum):
 
 _ADVICE = {
     Status.RUNNING: "Not finished; never returned.",
-    Status.CONVERGED: "The gradient of the objective vanished to the asked tolerance.",
+    Status.CONVERGED: "The gradient of the objective is zero to the tolerance.",
     Status.STALLED: (
-        "No further decrease was found though the gradient is not zero: usual on networks with "
-        "ReLU or max-pooling, whose minima sit on kinks. certificate.relative_stationarity says "
-        "how far from zero. For a little more decrease, at more passes, use Hybrid(effort=4)."
+        "The normal ending on networks with ReLU or max-pooling, not a failure: their minima lie "
+        "on kinks, where the gradient does not become zero. certificate.relative_stationarity "
+        "says how large it is. Hybrid(effort=4) searches a little further, in more passes."
     ),
     Status.STEP_LIMIT: (
-        "The steps ran out before the objective settled, as most do by design along a path over "
-        "gamma. To go further, at more passes, use a solver of more steps, or Hybrid()."
+        "The steps ran out before the objective settled; along a path over gamma that is normal. "
+        "To go on, use a solver with more steps, or Hybrid()."
     ),
     Status.NO_GRADIENT: (
         "The losses do not change with the input at x0 (saturated or cut off), so x0 itself is "
-        "returned. Look for dead units, clipping or integer steps in the model."
+        "returned. Look for dead units, clipping or rounding in the model."
     ),
     Status.NON_FINITE_INPUT: (
-        "The input holds NaN or infinity; its profile is NaN. Clean this sample."
+        "The input holds NaN or infinity, so its profile is NaN. Clean this sample."
     ),
     Status.NON_FINITE_MODEL: (
-        "The model's losses or gradients were not finite, or became so when divided by a very "
-        "small gamma. If that was at x0, x0 is returned as it is (NaN where the losses are); if "
-        "later, the best point before: use a smaller step."
+        "The losses or gradients of the model were not finite, perhaps after division by a very "
+        "small gamma. At x0: x0 is returned (NaN if its losses are). Later: the best point before "
+        "is returned; use a smaller step."
     ),
 }

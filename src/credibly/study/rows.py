@@ -1,9 +1,8 @@
-"""What a study found for one set of inputs, and its files."""
+"""What a study found for one set of inputs, and its file."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,30 +10,36 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from credibly.errors import FileFormatError, InvalidArgumentError
-from credibly.io.tensor_files import save_tensors
+from credibly._validation import require
+from credibly.errors import FileFormatError
+from credibly.io.files import check_format, load_tensors, save_tensors
+from credibly.io.run_folder import RunFolder
+from credibly.types import CPU
 
 FORMAT, FORMAT_VERSION = "credibly.study", 1
 
 Kind = Literal["ordinary", "shifted", "attacked", "outliers"]
 NO_CLASS = -1
-"""Stands for the label of an outlier, and for the prediction where there is none."""
+"""The label of an outlier, and the prediction where there is none."""
+
+_COLUMNS = ("labels", "predicted", "credible")
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What was found for one set: columns with a row a sample.
+    """What was found for one set: columns with one row per sample.
 
     Attributes:
-        kind: as of the set.
+        kind: of the set.
         labels: (n,), -1 for outliers.
         predicted: the model's class (n,), -1 where its output is not a number.
-        credible: the most credible class (n,), likewise.
+        credible: the most credible class (n,), or -1 in the same way.
         scores: name -> score (n,), higher is more trustworthy; NaN without a profile.
         facts: numbers about the run: gamma, median passes, samples without a profile.
+
+    Example: see `summarise`.
     """
 
     kind: Kind
@@ -55,83 +60,78 @@ class Rows:
         return (self.credible == self.labels) & (self.credible != NO_CLASS)
 
     def complete(self) -> tuple[dict[str, Tensor], Tensor]:
-        """The scores that are numbers anywhere, and the samples (n,) for which all of these are."""
+        """The scores with a number anywhere, and the samples (n,) for which all of these have."""
         known = {name: values for name, values in self.scores.items() if not values.isnan().all()}
-        missing = torch.zeros(len(self.labels), dtype=torch.bool)
+        missing = torch.zeros(len(self.labels), dtype=torch.bool, device=CPU)
         for values in known.values():
             missing |= values.isnan()
         return known, ~missing
 
 
+def find_ordinary(argument: str, kinds: Mapping[str, str]) -> str:
+    """The name of the one ordinary set among names and kinds of sets."""
+    found = [name for name, kind in kinds.items() if kind == "ordinary"]
+    got, remedy = f"{found} of {list(kinds)}", "It is the reference for detection."
+    require(len(found) == 1, argument, "exactly one set of kind 'ordinary'", got, remedy)
+    return found[0]
+
+
+def study_folder(folder: str | Path) -> RunFolder:
+    """The folder of a study, whose manifest is `study.json`."""
+    return RunFolder(folder, kind=FORMAT, version=FORMAT_VERSION, manifest="study.json")
+
+
+def study_settings(folder: str | Path) -> dict[str, Any]:
+    """The settings of a study as its folder has them, with the gamma it used."""
+    record = study_folder(folder).read()
+    return {**record["settings"], **record["resolved"]}
+
+
+def part_name(name: str) -> str:
+    """The file name of a set."""
+    return f"{slug(name)}.safetensors"
+
+
 def slug(name: str) -> str:
-    """A file name for a set."""
+    """The name of a set without what file names cannot have."""
     return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
 
 
 def read_rows(path: Path, expected: Mapping[str, str] | None = None) -> Rows:
-    """One set of a study; with `expected` marks, of that very study."""
-    try:
-        with safe_open(path, "pt") as file:
-            marks = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise FileFormatError(f"{path}: not a readable safetensors file ({error}).") from error
-    if marks.get("format") != FORMAT:
-        raise FileFormatError(f"{path}: not a part of a study.")
-    if marks.get("format_version") != str(FORMAT_VERSION):
-        raise FileFormatError(
-            f"{path}: format version {marks.get('format_version')!r}; this credibly reads "
-            f"{FORMAT_VERSION}. Install a newer one."
-        )
-    for name, value in (expected or {}).items():
-        if marks.get(name) != value:
-            raise InvalidArgumentError(
-                "folder",
-                expected=f"parts with {name} {value}",
-                got=f"{marks.get(name)} in {path.name}",
-                remedy="Choose another folder, or remove this part.",
-            )
-    scores = {k.removeprefix("score."): v for k, v in tensors.items() if k.startswith("score.")}
-    try:
-        kind: Any = marks["kind"]
-        labels, predicted, credible = (tensors[n] for n in ("labels", "predicted", "credible"))
-        return Rows(kind, labels, predicted, credible, scores, json.loads(marks["facts"]))
-    except (KeyError, ValueError) as error:
-        raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
+    """Read one set of a study; a part whose marks differ from the `expected` ones is refused."""
+    return _read(path, expected or {})[1]
 
 
 def read_study(folder: str | Path) -> dict[str, Rows]:
-    """Every set that a study has in its folder, by name."""
-    found = {}
-    for path in sorted(Path(folder).glob("*.safetensors")):
-        rows = read_rows(path)
-        with safe_open(path, "pt") as file:
-            found[(file.metadata() or {}).get("set", path.stem)] = rows
+    """Read every set that a study has in its folder, by name. Example: see docs/command-line.md."""
+    found = dict(_read(path, {}) for path in sorted(Path(folder).glob("*.safetensors")))
     if not found:
-        raise FileFormatError(f"{folder}: no part of a study is there.")
+        raise FileFormatError(f"{folder}: it has no part of a study.")
     return found
 
 
-def write_rows(path: Path, rows: Rows, marks: dict[str, str]) -> None:
-    """Write one set whole or not at all."""
-    tensors = {"labels": rows.labels, "predicted": rows.predicted, "credible": rows.credible}
-    tensors |= {f"score.{name}": values for name, values in rows.scores.items()}
-    half = path.with_suffix(".half")
-    facts = {"facts": json.dumps(dict(rows.facts))}
-    own = {name: values.contiguous().clone() for name, values in tensors.items()}
-    save_tensors(own, half, metadata={**marks, **facts})
-    os.replace(half, path)  # noqa: PTH105  # atomic: a killed study leaves no half a part
-
-
-def write_once(path: Path, text: str) -> None:
-    """Write a text whole, unless a file is there: of several processes the first one wins."""
-    half = path.with_name(f"{path.name}.{os.getpid()}.half")
-    half.write_text(text, encoding="utf-8")
+def _read(path: Path, expected: Mapping[str, str]) -> tuple[str, Rows]:
+    tensors, marks = load_tensors(path)
+    check_format(path, marks, FORMAT, FORMAT_VERSION)
+    for name, value in expected.items():
+        got = f"{marks.get(name)} in {path.name}"
+        remedy = "Choose another folder, or remove this part."
+        require(marks.get(name) == value, "folder", f"parts with {name} {value}", got, remedy)
+    scores = {k.removeprefix("score."): v for k, v in tensors.items() if k.startswith("score.")}
     try:
-        os.link(half, path)
-    except FileExistsError:
-        pass
-    except OSError:  # a file system without links
-        if not path.exists():
-            half.replace(path)
-    half.unlink(missing_ok=True)
+        kind: Any = marks["kind"]
+        labels, predicted, credible = (tensors[name] for name in _COLUMNS)
+        rows = Rows(kind, labels, predicted, credible, scores, json.loads(marks["facts"]))
+    except (KeyError, ValueError) as error:
+        raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
+    return marks.get("set", path.stem), rows
+
+
+def write_rows(path: Path, rows: Rows, marks: Mapping[str, str]) -> None:
+    """Write one set completely or not at all."""
+    tensors = {name: getattr(rows, name) for name in _COLUMNS}
+    tensors |= {f"score.{name}": values for name, values in rows.scores.items()}
+    own = {name: values.contiguous().clone() for name, values in tensors.items()}
+    fixed = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "kind": rows.kind}
+    facts = json.dumps(dict(rows.facts))
+    save_tensors(own, path, metadata={**marks, **fixed, "facts": facts})

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import torch
-from torch import Tensor
 
-from credibly.errors import FileFormatError, MissingExtraError
-from credibly.io.whole_files import whole_file
+from credibly.errors import FileFormatError
+from credibly.io.files import read_json, whole_file, write_json
+from credibly.io.tables import require_table_extra
 from credibly.metrics.intervals import Interval
-from credibly.study.study import Kind, Rows
+from credibly.study.rows import Kind, Rows, study_folder, study_settings
+from credibly.types import CPU
 from credibly.version import __version__
 
 FORMAT, FORMAT_VERSION = "credibly.study-result", 1
@@ -32,7 +33,7 @@ class FailureResult:
             of right answers refused with 95 % of the wrong ones, low is good), 'accuracy at 0.9'
             and so on for other coverages, 'coverage at 99 % accuracy' (high is good).
         intervals: of some of the metrics.
-        differences: metric less that of the reference score, on the same resamples.
+        differences: metric minus that of the reference score, on the same resamples.
     """
 
     metrics: Mapping[str, float]
@@ -42,14 +43,14 @@ class FailureResult:
 
 @dataclass(frozen=True)
 class DetectionResult:
-    """How well one score tells a set from the ordinary one: flagged is what is trusted less.
+    """How well one score separates a set from the ordinary one: less trusted inputs are flagged.
 
     Attributes:
-        metrics: 'auroc', 'aupr' (high is good) and 'fpr95' (low is good); 0.5 is a coin for the
-            first. The members of the set are the positives.
-        two_sided: the same with what lies far from the ordinary median flagged, on either side.
-        difference: AUROC less that of the reference score, which is one-sided.
-        two_sided_difference: the same of the two-sided AUROC.
+        metrics: 'auroc', 'aupr' (high is good) and 'fpr95' (low is good); an AUROC of 0.5 is
+            chance. The members of the set are the positives.
+        two_sided: the same, with inputs far from the ordinary median flagged, on either side.
+        difference: AUROC minus that of the reference score, which is one-sided.
+        two_sided_difference: the same for the two-sided AUROC.
     """
 
     metrics: Mapping[str, Interval]
@@ -60,12 +61,12 @@ class DetectionResult:
 
 @dataclass(frozen=True)
 class SetResult:
-    """All about one set.
+    """All results of one set.
 
     Attributes:
-        kind: as of the set.
+        kind: of the set.
         samples: those that count: every score has a number for them.
-        left_out: samples without a profile, or with a score that is no number.
+        left_out: samples without a profile, or with a score that is not a number.
         accuracy: of the model's class (system A) and of the most credible class (system B); empty
             for outliers.
         failures: by score, for the model's class; empty for outliers.
@@ -95,8 +96,10 @@ class StudyResult:
         seed: of the resamples.
         sets: by name.
         settings: of the study, as in its `study.json`.
-        rows: the columns that the numbers were made of.
+        rows: the columns that the numbers were computed from.
         version: of credibly.
+
+    Example: see `summarise`.
     """
 
     reference: str
@@ -115,188 +118,92 @@ class StudyResult:
     def save(self, folder: str | Path) -> None:
         """Write `result.json` and `scores.parquet` (extra 'table'), each whole or not at all.
 
-        Without settings of its own, the result takes those of the `study.json` in the folder.
+        Without its own settings, the result takes those of the study in the folder.
         """
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
-        study = place / "study.json"
+        place = study_folder(folder)
+        place.create()
         settings = dict(self.settings)
-        if not settings and study.exists():
-            settings = json.loads(study.read_text("utf-8"))
-        text = json.dumps(_as_plain(self, settings), indent=1, allow_nan=False)
-        _write_rows(self.rows, place / "scores.parquet")
-        with whole_file(place / "result.json") as aside:
-            aside.write_text(text + "\n", encoding="utf-8")
+        if not settings and place.manifest.exists():
+            settings = study_settings(folder)
+        plain = asdict(replace(self, settings=settings, rows={}))
+        del plain["rows"]  # they are in the table
+        if self.rows:
+            _write_rows(self.rows, place.part("scores.parquet"))
+        marks = {"format": FORMAT, "format_version": FORMAT_VERSION}
+        write_json(place.part("result.json"), {**marks, **_without_nan(plain)})
 
     @staticmethod
     def load(folder: str | Path) -> StudyResult:
         """Read what `save` wrote; without `scores.parquet` there are no rows."""
         path = Path(folder) / "result.json"
-        try:
-            values = json.loads(path.read_text("utf-8"))
-        except FileNotFoundError as error:
-            raise FileFormatError(f"{path}: no such file.") from error
-        except ValueError as error:
-            raise FileFormatError(f"{path}: not readable as JSON ({error}).") from error
-        _check_format(values, path)
+        values = read_json(path, FORMAT, FORMAT_VERSION)
         table = path.with_name("scores.parquet")
+        own = {name: part for name, part in values.items() if not name.startswith("format")}
         try:
-            return _from_plain(values, _read_rows(table) if table.exists() else {})
-        except (KeyError, TypeError, AttributeError) as error:
+            found: StudyResult = _from_plain(StudyResult, own)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
+        return replace(found, rows=_read_rows(table, found.sets)) if table.exists() else found
 
 
-def _as_plain(result: StudyResult, settings: Mapping[str, Any]) -> dict[str, Any]:
-    sets = {name: asdict(found) for name, found in result.sets.items()}
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "credibly": result.version,
-        "reference": result.reference,
-        "resamples": result.resamples,
-        "seed": result.seed,
-        "settings": _no_nan(settings),
-        "sets": _no_nan(sets),
-    }
-
-
-def _no_nan(value: Any) -> Any:
+def _without_nan(value: Any) -> Any:
     """JSON has no NaN and no infinity: null stands for the first, words for the second."""
     if isinstance(value, Mapping):
-        return {name: _no_nan(part) for name, part in value.items()}
+        return {name: _without_nan(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_no_nan(part) for part in value]
+        return [_without_nan(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value
 
 
-def _check_format(values: Any, path: Path) -> None:
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise FileFormatError(f"{path}: not the result of a study.")
-    if values.get("format_version") != FORMAT_VERSION:
-        raise FileFormatError(
-            f"{path}: format version {values.get('format_version')!r}; this credibly reads "
-            f"{FORMAT_VERSION}. Install a newer one."
-        )
-
-
-def _from_plain(values: dict[str, Any], rows: Mapping[str, Rows]) -> StudyResult:
-    return StudyResult(
-        reference=values["reference"],
-        resamples=values["resamples"],
-        seed=values["seed"],
-        sets={name: _set(found) for name, found in values["sets"].items()},
-        settings=values["settings"],
-        rows={
-            name: Rows(r.kind, r.labels, r.predicted, r.credible, r.scores, dict(facts))
-            for name, r in rows.items()
-            if (facts := _numbers(values["sets"][name]["facts"])) is not None
-        },
-        version=values["credibly"],
-    )
-
-
-def _set(values: dict[str, Any]) -> SetResult:
-    best = values["most_credible"]
-    return SetResult(
-        kind=values["kind"],
-        samples=values["samples"],
-        left_out=values["left_out"],
-        accuracy=_numbers(values["accuracy"]),
-        failures={name: _failure(found) for name, found in values["failures"].items()},
-        most_credible=None if best is None else _failure(best),
-        detection={name: _detection(found) for name, found in values["detection"].items()},
-        facts=_numbers(values["facts"]),
-    )
-
-
-def _failure(values: dict[str, Any]) -> FailureResult:
-    return FailureResult(
-        _numbers(values["metrics"]),
-        _intervals(values["intervals"]),
-        _intervals(values["differences"]),
-    )
-
-
-def _detection(values: dict[str, Any]) -> DetectionResult:
-    return DetectionResult(
-        _intervals(values["metrics"]),
-        _intervals(values["two_sided"]),
-        _interval(values["difference"]),
-        _interval(values["two_sided_difference"]),
-    )
-
-
-def _numbers(values: dict[str, Any]) -> dict[str, float]:
-    return {name: _number(value) for name, value in values.items()}
-
-
-def _intervals(values: dict[str, Any]) -> dict[str, Interval]:
-    return {name: _interval(value) for name, value in values.items()}
-
-
-def _interval(values: dict[str, Any]) -> Interval:
-    return Interval(**_numbers(values))
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
+def _from_plain(kind: Any, value: Any) -> Any:
+    """A value of this type from what `asdict` and JSON made of it."""
+    if is_dataclass(kind):
+        types = get_type_hints(kind)
+        return kind(**{name: _from_plain(types[name], part) for name, part in value.items()})  # type: ignore[operator]
+    if get_origin(kind) is UnionType:  # a dataclass, or None
+        return None if value is None else _from_plain(get_args(kind)[0], value)
+    if get_origin(kind) is Mapping:
+        return {name: _from_plain(get_args(kind)[1], part) for name, part in value.items()}
+    if kind is float:
+        return math.nan if value is None else float(value)
+    return value
 
 
 def _write_rows(rows: Mapping[str, Rows], path: Path) -> None:
-    pa, parquet = _arrow()
+    require_table_extra("A table of all scores")
+    import pandas as pd
+
     names = sorted({name for part in rows.values() for name in part.scores})
-    tables = []
+    frames = []
     for name, part in rows.items():
         count = len(part.labels)
-        columns: dict[str, Any] = {
-            "set": pa.array([name] * count).dictionary_encode(),
-            "kind": pa.array([part.kind] * count).dictionary_encode(),
-            "row": pa.array(range(count), pa.int64()),
-            "label": pa.array(part.labels.numpy()),
-            "predicted": pa.array(part.predicted.numpy()),
-            "credible": pa.array(part.credible.numpy()),
-        }
-        for score in names:
-            values = part.scores.get(score)
-            filled = torch.full((count,), torch.nan) if values is None else values
-            columns[f"score.{score}"] = pa.array(filled.double().numpy())
-        tables.append(pa.table(columns))
+        nothing = torch.full((count,), torch.nan, dtype=torch.float64, device=CPU)
+        scores = {f"score.{n}": part.scores.get(n, nothing).double().numpy() for n in names}
+        columns = (part.labels, part.predicted, part.credible)
+        own = (name, part.kind, range(count), *(column.numpy() for column in columns))
+        frames.append(pd.DataFrame({**dict(zip(_COLUMNS, own, strict=True)), **scores}))
+    table = pd.concat(frames, ignore_index=True).astype({"set": "category", "kind": "category"})
     with whole_file(path) as aside:
-        parquet.write_table(pa.concat_tables(tables).unify_dictionaries(), aside)
+        table.to_parquet(aside, engine="pyarrow", index=False)
 
 
-def _read_rows(path: Path) -> dict[str, Rows]:
-    pa, parquet = _arrow()
-    try:
-        frame = parquet.read_table(path).to_pandas()
-    except (pa.ArrowException, OSError) as error:
-        raise FileFormatError(f"{path}: not a readable table ({error}).") from error
-    missing = [name for name in _COLUMNS if name not in frame]
-    if missing:
-        raise FileFormatError(f"{path}: the columns {missing} are missing.")
+def _read_rows(path: Path, sets: Mapping[str, SetResult]) -> dict[str, Rows]:
+    require_table_extra("A table of all scores")
+    import pandas as pd
+
     found = {}
-    scores = [name for name in frame.columns if name.startswith("score.")]
-    for name, part in frame.groupby("set", sort=False, observed=True):
-
-        def column(key: str, part: Any = part) -> Tensor:
-            return torch.tensor(part[key].to_numpy())
-
-        own = {score.removeprefix("score."): column(score) for score in scores}
-        found[str(name)] = Rows(
-            part["kind"].iloc[0], column("label"), column("predicted"), column("credible"), own, {}
-        )
-    return found
-
-
-def _arrow() -> tuple[Any, Any]:
     try:
-        import pandas as pd  # noqa: F401
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtraError(
-            package=error.name or "pyarrow", extra="table", purpose="A table of all scores"
-        ) from error
-    return pa, parquet
+        frame = pd.read_parquet(path, engine="pyarrow")
+        for name, part in frame.groupby("set", sort=False, observed=True):
+            chosen = [key for key in frame if key in _COLUMNS[3:] or str(key).startswith("score.")]
+            columns = {str(key): torch.tensor(part[key].to_numpy(), device=CPU) for key in chosen}
+            labels, predicted, credible = (columns.pop(key) for key in _COLUMNS[3:])
+            scores = {key.removeprefix("score."): values for key, values in columns.items()}
+            kind: Any = part["kind"].iloc[0]
+            facts = sets[str(name)].facts
+            found[str(name)] = Rows(kind, labels, predicted, credible, scores, facts)
+    except (OSError, ValueError, KeyError, TypeError) as error:  # pyarrow's are ValueErrors
+        raise FileFormatError(f"{path}: not a readable table of scores ({error!r}).") from error
+    return found

@@ -1,65 +1,38 @@
 """From the rows of a study to numbers with intervals: which score ranks best, and by how much.
 
-One draw of resamples serves all scores of a set, so that every difference is paired.
+All scores of a set share the same resamples, so every difference is paired.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from credibly.errors import InvalidArgumentError
-from credibly.metrics.intervals import Interval
-from credibly.metrics.measures import (
-    accuracy_at_coverage,
-    augrc,
-    aupr,
-    aurc,
-    auroc,
-    coverage_at_accuracy,
-    e_aurc,
-    failure_auroc,
-    failure_fpr_at_tpr,
-    fpr_at_tpr,
-)
-from credibly.metrics.resampling import Failures, TwoGroups, draws
-from credibly.profile.arguments import Progress, check_seed, ticking
-from credibly.study.defaults import with_defaults
-from credibly.study.study import Rows
-from credibly.study.study_result import (
-    DetectionResult,
-    FailureResult,
-    SetResult,
-    StudyResult,
-)
-from credibly.types import whole_number
+from credibly._validation import require, whole
+from credibly._validation import seed as check_seed
+from credibly.decide.learned import FAILURE_PARTS, TAMPER_PARTS, spread_of
+from credibly.metrics.intervals import Interval, draws
+from credibly.metrics.ranking import FailureCounts, Failures, TwoGroups
+from credibly.profile.arguments import ticking
+from credibly.study.rows import Rows, find_ordinary
+from credibly.study.study_result import DetectionResult, FailureResult, SetResult, StudyResult
+from credibly.types import Progress
 
 COVERAGES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5)
 REFERENCES = ("max softmax (baseline)", "max softmax", "max_softmax")
-LEVEL = 0.95
 TARGET = 0.99
 
-_FAILURES: dict[str, Any] = {
-    "aurc": aurc,
-    "auroc": failure_auroc,
-    "e_aurc": e_aurc,
-    "augrc": augrc,
-    "fpr95": failure_fpr_at_tpr,
-    **{f"accuracy at {c:g}": partial(accuracy_at_coverage, coverages=c) for c in COVERAGES},
-    "coverage at 99 % accuracy": partial(coverage_at_accuracy, target=TARGET),
-}
-_SHARES = [*(f"accuracy at {c:g}" for c in COVERAGES), "coverage at 99 % accuracy"]
-_DETECTION: dict[str, Any] = {"auroc": auroc, "aupr": aupr, "fpr95": fpr_at_tpr}
+_DETECTION = ("auroc", "aupr", "fpr95")
 _FAR = "far "  # before the names of two-sided metrics
-
 _BEST = "most credible class"
 Key = tuple[str, str]
+"""The name of a score and that of a metric."""
+Measure = Callable[[list[Tensor] | None], dict[Key, Tensor]]
+"""Metrics for the weights of resamples, or of the samples as they are."""
 
 
 def summarise(
@@ -73,10 +46,10 @@ def summarise(
 ) -> StudyResult:
     """Metrics of every score on every set, with 95 % bootstrap intervals.
 
-    A sample that lacks one score (it has no profile, say) is left out for all of them, and counted:
-    scores are compared on the same samples. Accuracy and coverage have intervals on the ordinary
-    set only, since they take the time. An attacked set is held against the ordinary one as a group
-    of its own, although it may come from the same inputs.
+    A sample that lacks one score (it has no profile, for example) is left out for all of them, and
+    counted: scores are compared on the same samples. Accuracy and coverage have intervals on the
+    ordinary set only, since they take time. An attacked set is resampled independently of the
+    ordinary one, although it may come from the same inputs.
 
     Args:
         rows: from `Study.run` or `read_study`; exactly one set is ordinary.
@@ -85,16 +58,20 @@ def summarise(
         seed: of the resamples.
         settings: of the study, to be kept with the result.
         progress: as in `credibility`; it counts the sets. One of 10,000 inputs takes half a minute.
+
+    Example:
+        >>> import torch, credibly as cr
+        >>> labels, predicted = torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0])
+        >>> scores = {"max_softmax": torch.tensor([0.9, 0.8, 0.5])}
+        >>> rows = cr.study.Rows("ordinary", labels, predicted, predicted, scores, {})
+        >>> found = cr.study.summarise({"clean": rows}, resamples=20).sets["clean"]
+        >>> found.failures["max_softmax"].metrics["auroc"]
+        1.0
     """
-    ordinary = _ordinary(rows)
-    rows = with_defaults(rows, rows[ordinary])
+    ordinary = find_ordinary("rows", {name: part.kind for name, part in rows.items()})
+    rows = _with_defaults(rows, rows[ordinary])
     name = _reference(reference, rows)
-    count = whole_number(resamples)
-    if count is None or count < 1:
-        raise InvalidArgumentError(
-            "resamples", expected="a whole number >= 1", got=repr(resamples), remedy="Pass 1000."
-        )
-    seed = check_seed(seed)
+    count, seed = whole("resamples", resamples), check_seed(seed)
     plan = _Plan(name, count, seed, _Kept.of(rows[ordinary], ordinary, name))
     sets: dict[str, SetResult] = {}
     with ticking(progress, "intervals") as tick:
@@ -102,7 +79,7 @@ def summarise(
             if tick is not None:
                 tick(len(sets) / len(rows))
             sets[key] = plan.of(part, _Kept.of(part, key, name))
-    return StudyResult(name, count, seed, sets, dict(settings or {}), dict(rows))
+    return StudyResult(name, count, seed, sets, dict(settings or {}), rows)
 
 
 @dataclass(frozen=True)
@@ -117,26 +94,33 @@ class _Kept:
     @staticmethod
     def of(rows: Rows, name: str, reference: str) -> _Kept:
         known, good = rows.complete()
-        if reference not in known:
-            raise InvalidArgumentError(
-                "rows",
-                expected=f"the reference score {reference!r} in every set",
-                got=f"the set {name!r} without it",
-                remedy="Name another reference, or leave out this set.",
-            )
-        if not bool(good.any()):
-            raise InvalidArgumentError(
-                "rows",
-                expected="samples that have all scores",
-                got=f"none in the set {name!r}",
-                remedy="Leave out the set, or the score that fails.",
-            )
+        expected = f"the reference score {reference!r} in every set"
+        remedy = "Name another reference, or leave out this set."
+        require(reference in known, "rows", expected, f"the set {name!r} without it", remedy)
+        expected, got = "samples that have all scores", f"none in the set {name!r}"
+        remedy = "Leave out the set, or the score that fails."
+        require(bool(good.any()), "rows", expected, got, remedy)
         return _Kept(
             {key: values[good].double() for key, values in known.items()},
             rows.correct[good],
             rows.credible_correct[good],
             int((~good).sum()),
         )
+
+
+@dataclass(frozen=True)
+class _Metrics:
+    """Metrics of the samples as they are, and of each resample (b,)."""
+
+    once: Mapping[Key, float]
+    drawn: Mapping[Key, Tensor]
+
+    def interval(self, key: Key) -> Interval:
+        return Interval.of(self.once[key], self.drawn[key])
+
+    def difference(self, key: Key, base: Key) -> Interval:
+        drawn = self.drawn[key] - self.drawn[base]
+        return Interval.of(self.once[key] - self.once[base], drawn)
 
 
 @dataclass(frozen=True)
@@ -168,120 +152,114 @@ class _Plan:
         )
 
     def _failures(self, kept: _Kept, *, full: bool) -> dict[str, FailureResult]:
-        pairs = {name: (score, kept.correct) for name, score in kept.scores.items()}
+        ranked = {name: Failures(score, kept.correct) for name, score in kept.scores.items()}
         if "ratio" in kept.scores:
-            pairs[_BEST] = (kept.scores["ratio"], kept.credible_correct)
-        once = {
-            (name, metric): float(function(*pair))
-            for name, pair in pairs.items()
-            for metric, function in _FAILURES.items()
-        }
-        values = self._failures_drawn(pairs, full=full)
-        drawn = [metric for metric in _FAILURES if (self.reference, metric) in values]
+            ranked[_BEST] = Failures(kept.scores["ratio"], kept.credible_correct)
+
+        def measure(weights: list[Tensor] | None) -> dict[Key, Tensor]:
+            return {
+                (name, metric): values
+                for name, ranking in ranked.items()
+                for metric, values in (
+                    _of_failures(ranking.once(), full=True)
+                    if weights is None
+                    else _of_failures(ranking.count(*weights), full=full)
+                ).items()
+            }
+
+        found = self._resampled(measure, [len(kept.correct)])
+        drawn = [metric for name, metric in found.drawn if name == self.reference]
         return {
             name: FailureResult(
-                {metric: once[name, metric] for metric in _FAILURES},
-                {metric: _interval(once[name, metric], values[name, metric]) for metric in drawn},
-                {metric: self._difference(once, values, name, metric) for metric in drawn},
+                {metric: value for (n, metric), value in found.once.items() if n == name},
+                {m: found.interval((name, m)) for m in drawn},
+                {m: found.difference((name, m), (self.reference, m)) for m in drawn},
             )
-            for name in pairs
+            for name in ranked
         }
 
-    def _failures_drawn(
-        self, pairs: Mapping[str, tuple[Tensor, Tensor]], *, full: bool
-    ) -> dict[Key, Tensor]:
-        """Each metric of each resample (b,)."""
-        ranked = {name: Failures.of(*pair) for name, pair in pairs.items()}
-        found: dict[Key, list[Tensor]] = defaultdict(list)
-        size = len(pairs[self.reference][0])
-        for (weights,) in draws([size], self.resamples, self.seed):
-            for name, ranking in ranked.items():
-                values = ranking.metrics(weights)
-                if full:
-                    shares = ranking.shares(weights, COVERAGES, TARGET)
-                    values |= dict(zip(_SHARES, shares, strict=True))
-                for metric, numbers in values.items():
-                    found[name, metric].append(numbers)
-        return {key: torch.cat(parts) for key, parts in found.items()}
-
     def _detection(self, kept: _Kept) -> dict[str, DetectionResult]:
-        sides: dict[Key, tuple[Tensor, Tensor]] = {}
+        groups: dict[Key, TwoGroups] = {}
         for name, outside in kept.scores.items():
             inside = self.ordinary.scores.get(name)
             if inside is not None:
-                sides[name, ""] = -outside, -inside
-                sides[name, _FAR] = _distance(outside, inside), _distance(inside, inside)
-        once = {
-            (name, side + metric): float(function(*pair))
-            for (name, side), pair in sides.items()
-            for metric, function in _DETECTION.items()
-        }
-        values = self._detection_drawn(sides)
-        found = {key: _interval(once[key], values[key]) for key in once}
+                groups[name, ""] = TwoGroups(-outside, -inside)
+                far = _distance(outside, inside), _distance(inside, inside)
+                groups[name, _FAR] = TwoGroups(*far)
+
+        def measure(weights: list[Tensor] | None) -> dict[Key, Tensor]:
+            return {
+                (name, side + metric): values
+                for (name, side), group in groups.items()
+                for metric, values in (
+                    group.once() if weights is None else group.count(*weights)
+                ).metrics().items()
+            }  # fmt: skip
+
+        found = self._resampled(measure, [len(kept.correct), len(self.ordinary.correct)])
+        base = (self.reference, "auroc")
         return {
             name: DetectionResult(
-                {metric: found[name, metric] for metric in _DETECTION},
-                {metric: found[name, _FAR + metric] for metric in _DETECTION},
-                self._difference(once, values, name, "auroc"),
-                self._difference(once, values, name, _FAR + "auroc", "auroc"),
+                {metric: found.interval((name, metric)) for metric in _DETECTION},
+                {metric: found.interval((name, _FAR + metric)) for metric in _DETECTION},
+                found.difference((name, "auroc"), base),
+                found.difference((name, _FAR + "auroc"), base),
             )
-            for name in dict.fromkeys(name for name, _ in sides)
+            for name in dict.fromkeys(name for name, _ in groups)
         }
 
-    def _detection_drawn(self, sides: Mapping[Key, tuple[Tensor, Tensor]]) -> dict[Key, Tensor]:
-        groups = {key: TwoGroups.of(*pair) for key, pair in sides.items()}
-        sizes = [len(part) for part in sides[self.reference, ""]]
-        found: dict[Key, list[Tensor]] = defaultdict(list)
-        for positive, negative in draws(sizes, self.resamples, self.seed):
-            for (name, side), group in groups.items():
-                for metric, numbers in group.metrics(positive, negative).items():
-                    found[name, side + metric].append(numbers)
-        return {key: torch.cat(parts) for key, parts in found.items()}
+    def _resampled(self, measure: Measure, sizes: list[int]) -> _Metrics:
+        parts = [measure(weights) for weights in draws(sizes, self.resamples, self.seed)]
+        drawn = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+        return _Metrics({key: float(value) for key, value in measure(None).items()}, drawn)
 
-    def _difference(
-        self,
-        once: Mapping[Key, float],
-        values: Mapping[Key, Tensor],
-        name: str,
-        metric: str,
-        other: str | None = None,
-    ) -> Interval:
-        base = (self.reference, other or metric)
-        return _interval(once[name, metric] - once[base], values[name, metric] - values[base])
+
+def _of_failures(counts: FailureCounts, *, full: bool) -> dict[str, Tensor]:
+    found = counts.metrics()
+    if full:
+        accuracy = counts.accuracy_at(COVERAGES)
+        found |= {f"accuracy at {c:g}": v for c, v in zip(COVERAGES, accuracy, strict=True)}
+        found["coverage at 99 % accuracy"] = counts.coverage_at(TARGET)
+    return found
 
 
 def _distance(values: Tensor, ordinary: Tensor) -> Tensor:
-    """How far from the ordinary median; equal infinities are no distance apart."""
+    """Distance from the ordinary median; that of equal infinities is 0."""
     middle = ordinary.sort().values[(len(ordinary) - 1) // 2]
     return (values - middle).abs().nan_to_num(nan=0.0, posinf=torch.inf)
 
 
-def _interval(value: float, values: Tensor) -> Interval:
-    tail = (1 - LEVEL) / 2
-    low, high = values.nanquantile(values.new_tensor([tail, 1 - tail])).tolist()
-    return Interval(value, low, high, LEVEL)
-
-
-def _ordinary(rows: Mapping[str, Rows]) -> str:
-    found = [name for name, part in rows.items() if part.kind == "ordinary"]
-    if len(found) != 1:
-        raise InvalidArgumentError(
-            "rows",
-            expected="exactly one set of kind 'ordinary'",
-            got=f"{found}",
-            remedy="It is the reference that others are told apart from.",
-        )
+def _reference(asked: str | None, rows: Mapping[str, Rows]) -> str:
+    known = sorted({name for part in rows.values() for name in part.scores})
+    found = [n for n in (REFERENCES if asked is None else (asked,)) if n in known]
+    expected = f"one of {', '.join(known)}"
+    require(len(found) > 0, "reference", expected, repr(asked), "Name a score of the study.")
     return found[0]
 
 
-def _reference(asked: str | None, rows: Mapping[str, Rows]) -> str:
-    known = sorted({name for part in rows.values() for name in part.scores})
-    for name in REFERENCES if asked is None else (asked,):
-        if name in known:
-            return name
-    raise InvalidArgumentError(
-        "reference",
-        expected=f"one of {', '.join(known)}",
-        got=repr(asked),
-        remedy="Name a score of the study.",
-    )
+def _with_defaults(rows: Mapping[str, Rows], ordinary: Rows) -> dict[str, Rows]:
+    """Add the default scores for failures and for tampering, where the rows have their parts.
+
+    They are sums of other scores, balanced by the ordinary set, and need no further solve.
+    """
+    known = ordinary.scores
+    found = dict(rows)
+    if _has(ordinary, FAILURE_PARTS):
+        for key, part in found.items():
+            terms = [k / spread_of(known[n]) * part.scores[n] for n, k in FAILURE_PARTS.items()]
+            found[key] = _add(part, "failure_score", terms)
+    if _has(ordinary, TAMPER_PARTS):
+        for key, part in found.items():
+            away = {n: (part.scores[n] - known[n].nanquantile(0.5)).abs() for n in TAMPER_PARTS}
+            terms = [-values / spread_of(known[n]) for n, values in away.items()]
+            found[key] = _add(part, "tamper_score", terms)
+    return found
+
+
+def _has(rows: Rows, names: Iterable[str]) -> bool:
+    """Whether all of these scores are there, with at least one number."""
+    return all(n in rows.scores and not bool(rows.scores[n].isnan().all()) for n in names)
+
+
+def _add(rows: Rows, name: str, terms: list[Tensor]) -> Rows:
+    return replace(rows, scores={**rows.scores, name: torch.stack(terms).sum(0)})

@@ -1,4 +1,4 @@
-"""What only a reader of the paper calls: the constrained problem, its inequalities, Bayes."""
+"""The theory of the paper: the constrained problem, the inequalities, the Bayesian model."""
 
 import lazy_loader as _lazy
 

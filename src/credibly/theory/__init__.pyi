@@ -1,3 +1,5 @@
+from .assumption import Assumption2 as Assumption2
+from .assumption import check_assumption_2 as check_assumption_2
 from .bayes import log_joint as log_joint
 from .constrained import ConstrainedSolution as ConstrainedSolution
 from .constrained import Feasibility as Feasibility
@@ -5,7 +7,5 @@ from .constrained import solve_constrained as solve_constrained
 from .constrained_methods import AugmentedLagrangian as AugmentedLagrangian
 from .constrained_methods import ClassicalArrowHurwicz as ClassicalArrowHurwicz
 from .constrained_methods import ConstrainedMethod as ConstrainedMethod
-from .tradeoff import Assumption2 as Assumption2
 from .tradeoff import TradeOff as TradeOff
-from .tradeoff import check_assumption_2 as check_assumption_2
 from .tradeoff import check_tradeoff as check_tradeoff

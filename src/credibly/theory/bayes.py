@@ -1,4 +1,4 @@
-"""The trade-off read as a probabilistic model of failure (the paper's Section 6, signs corrected).
+"""The trade-off as a probabilistic model of failure (Section 6 of the paper, signs corrected).
 
     x | c ~ N(x0, I / 2t),  l_k(x) | c ~ -c_k + Exp(rate -2 c_k t / w_k),  c ~ N(0, W / 2t)
 
@@ -6,9 +6,8 @@ As printed, rate and shift have the sign of c_k, which is never positive. With t
 
     -log P(x, c) / t = F(x) - sum_k (c_k + l_k)^2 / w_k + o(1)   as t grows,
 
-so (x+, c+) is a critical point of the limit, but in c it is no maximum: the second term grows when
-c leaves -l. Proposition 1 ("a local maximum") is therefore not claimed here, only that the point is
-critical.
+so (x+, c+) is a critical point of the limit, but not a maximum in c: the second term grows when c
+moves away from -l. So only that is claimed here, and not Proposition 1 ("a local maximum").
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ import math
 import torch
 from torch import Tensor
 
-from credibly.errors import InvalidArgumentError
+from credibly._validation import positive, require
 from credibly.model.derivatives import losses_only
 from credibly.problem.fit_risk import FitRiskProblem
-from credibly.types import real_number
 
 
 def log_joint(problem: FitRiskProblem, x: Tensor, credences: Tensor, *, t: float) -> Tensor:
@@ -30,11 +28,14 @@ def log_joint(problem: FitRiskProblem, x: Tensor, credences: Tensor, *, t: float
     Args:
         problem: x0 and the weights.
         x: inputs (n, ...).
-        credences: c (n, K), at most 0. A class with c_k = 0 takes no part, as in the paper.
+        credences: c (n, K), at most 0. A class with c_k = 0 is left out, as in the paper.
         t: concentration, positive: the larger, the narrower every component.
+
+    Example: see docs/theory.md.
     """
-    t = _check(problem, x, credences, t)
-    losses = losses_only(problem.classifier, x)
+    _check(problem, x, credences)
+    t = positive("t", t, "Try 1.0, then larger ones.")
+    losses = losses_only(problem.variable, x)
     size = problem.x0[0].numel()
     near = -t * problem.risk(x) + 0.5 * size * math.log(t / math.pi)
     w = problem.weights
@@ -43,10 +44,10 @@ def log_joint(problem: FitRiskProblem, x: Tensor, credences: Tensor, *, t: float
 
 
 def _log_failure(losses: Tensor, credences: Tensor, weights: Tensor, t: float) -> Tensor:
-    """Log density of the shifted exponentials, summed over the classes that take part (n,)."""
+    """Log density of the shifted exponentials, summed over the classes with c_k < 0 (n,)."""
     rate = -2 * credences * t / weights
     excess = losses + credences
-    # at a profile the excess is zero: a rounding error below it must not make the density vanish
+    # at a profile the excess is zero: rounding below it must not give a density of zero
     slack = 8 * torch.finfo(losses.dtype).eps * losses
     inside = torch.where(excess >= -slack, -rate * excess, -torch.inf)
     tiny = torch.finfo(losses.dtype).tiny
@@ -54,33 +55,19 @@ def _log_failure(losses: Tensor, credences: Tensor, weights: Tensor, t: float) -
     return torch.where(credences == 0, 0.0, terms).sum(1)
 
 
-def _check(problem: FitRiskProblem, x: Tensor, credences: Tensor, t: float) -> float:
-    _check_like("x", x, tuple(problem.x0.shape), problem.x0)
-    expected = (len(problem), len(problem.weights))
-    _check_like("credences", credences, expected, problem.x0)
-    if bool((credences > 0).any()):
-        raise InvalidArgumentError(
-            "credences",
-            expected=f"numbers of shape {expected}, none of them positive",
-            got=f"shape {tuple(credences.shape)}, largest {float(credences.max()):.4g}",
-            remedy="Credences are minus losses; pass for example profile.credibility.",
-        )
-    number = real_number(t)
-    if number is None or not (math.isfinite(number) and number > 0):
-        raise InvalidArgumentError(
-            "t", expected="a positive number", got=repr(t), remedy="Try 1.0, then larger ones."
-        )
-    return number
-
-
-def _check_like(name: str, given: object, shape: tuple[int, ...], like: Tensor) -> None:
-    """Nothing is broadcast or rounded: a density of rounded credences would be zero."""
-    good = isinstance(given, Tensor) and tuple(given.shape) == shape and given.dtype == like.dtype
-    if not good or not isinstance(given, Tensor) or bool(given.isnan().any()):
-        shown = f"shape {tuple(given.shape)} of {given.dtype}" if isinstance(given, Tensor) else ""
-        raise InvalidArgumentError(
+def _check(problem: FitRiskProblem, x: Tensor, credences: Tensor) -> None:
+    """Refuse other shapes and precisions: the density of rounded credences would be zero."""
+    like, classes = problem.x0, (len(problem), len(problem.weights))
+    for name, given, shape in (("x", x, like.shape), ("credences", credences, classes)):
+        tensor = isinstance(given, Tensor)
+        good = tensor and tuple(given.shape) == tuple(shape) and given.dtype == like.dtype
+        got = f"shape {tuple(given.shape)} of {given.dtype}" if tensor else type(given).__name__
+        require(
+            good and not bool(given.isnan().any()),
             name,
-            expected=f"a tensor of shape {shape} and {like.dtype}, without NaN",
-            got=(shown + " with NaN" * good) or type(given).__name__,
-            remedy="Pass for example those of a profile: profile.perturbed, profile.credibility.",
+            f"a tensor of shape {tuple(shape)} and {like.dtype}, without NaN",
+            got + (" with NaN" if good else ""),
+            "Pass for example those of a profile: profile.perturbed, profile.credibility.",
         )
+    largest, remedy = float(credences.max()), "Credences are minus losses: profile.credibility."
+    require(largest <= 0, "credences", "numbers that are not positive", f"{largest:.4g}", remedy)

@@ -1,30 +1,36 @@
-"""`solve_constrained`: the smallest movement that meets given credences, and its prices."""
+"""`solve_constrained`: the smallest movement that meets given credences, and its multipliers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 
 import torch
 from torch import Tensor
 
-from credibly.errors import InvalidArgumentError
+from credibly._validation import chunk_size as check_chunk_size
+from credibly._validation import require
+from credibly._validation import tolerance as check_tolerance
+from credibly.model.bind import bind
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only, undisturbed
-from credibly.model.inputs import enter, finite_rows
 from credibly.model.structure import Nested
-from credibly.problem.weights import as_numbers
-from credibly.profile.arguments import check_chunk_size
-from credibly.solve.base import require_tolerance
+from credibly.model.variable import Variable
+from credibly.problem.rows import spread
+from credibly.problem.weights import class_count
+from credibly.profile.arguments import class_numbers
 from credibly.theory.constrained_methods import AugmentedLagrangian, ConstrainedMethod
 from credibly.theory.constrained_problem import AugmentedProblem
 from credibly.theory.constrained_rounds import Iterate, starting_point
-from credibly.types import Array, Limits, per_sample
+from credibly.types import Array, finite_rows
 
 
 class Feasibility(Enum):
-    """How a sample of `solve_constrained` ended."""
+    """How a sample of `solve_constrained` ended; `advice` says what to do.
+
+    Example: see `solve_constrained`.
+    """
 
     SOLVED = "solved"
     INFEASIBLE = "infeasible"
@@ -32,37 +38,39 @@ class Feasibility(Enum):
 
     @property
     def advice(self) -> str:
-        """What it means and what to do."""
+        """What this means and what to do."""
         return _ADVICE[self]
 
 
 _ADVICE = {
     Feasibility.SOLVED: "The credences are met to the tolerance, at the returned risk.",
     Feasibility.INFEASIBLE: (
-        "No input near x0 was found that meets these credences, however dear the violation was "
-        "made; the risk is infinite. Ask for less: more negative credences."
+        "No input near x0 meets these credences, even with a very large penalty; the risk is "
+        "infinite. Ask for less: more negative credences."
     ),
     Feasibility.UNSOLVED: (
-        "The rounds, or the digits of the numbers, ran out before the credences were met to the "
-        "tolerance, or the input was not finite. Give the method more rounds or steps, or a larger "
-        "tolerance, or ask for a little less."
+        "The credences were not met to the tolerance within the rounds or the precision, or the "
+        "input was not finite. Use more rounds or steps, a larger tolerance, or slightly more "
+        "negative credences."
     ),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class ConstrainedSolution:
-    """Answers to (PI), one row a sample.
+    """Answers to (PI), one row per sample.
 
     Attributes:
         x: the nearest input found (n, ...).
         risk: r(c) = |x - x0|^2 (n,); infinite where infeasible.
-        multipliers: the dual variables lambda (n, K): dr/dc_k where the theory holds.
+        multipliers: the dual variables lambda (n, K), which are dr/dc_k where the theory holds.
         losses: at x (n, K).
         violation: largest l_k + c_k above zero (n,).
         stationarity: relative, of the Lagrangian (n,); not zero on kinks.
-        status: one `Feasibility` a sample.
+        status: one `Feasibility` per sample.
         passes: forward-and-backward passes (n,).
+
+    Example: see `solve_constrained`.
     """
 
     x: Tensor
@@ -76,7 +84,7 @@ class ConstrainedSolution:
 
 
 def solve_constrained(
-    clf: Classifier,
+    clf: Classifier | Variable,
     x0: Nested,
     credences: Array,
     *,
@@ -91,120 +99,90 @@ def solve_constrained(
         x0: inputs as in `credibility`; None for a classifier that is bound to them. Bounds of a
             `Space` are kept.
         credences: c (n, K). A positive one cannot be met, since losses are never negative: such
-            samples are infeasible, with infinite risk. Minus infinity asks nothing of a class.
+            samples are infeasible, with infinite risk. Minus infinity leaves a class free.
         method: `AugmentedLagrangian()` by default; `ClassicalArrowHurwicz()` is the paper's.
         tolerance: largest violation of a solved sample, and the relative stationarity at which its
-            search ends; by default 1e-7 in double precision, 1e-3 in single. Among kinks, and where
+            search ends; by default 1e-7 in double precision, 1e-3 in single. On kinks, and when
             steps run out, a sample is solved without being stationary: see `stationarity`.
         chunk_size: samples solved at a time.
+
+    Example:
+        >>> import torch, credibly as cr
+        >>> clf = cr.Classifier(lambda x: x @ torch.tensor([[2.0, -2.0], [1.0, 0.0]]))
+        >>> c = torch.tensor([[-9.0, -1.0]])  # the loss of the second class is to be at most 1
+        >>> found = cr.theory.solve_constrained(clf, torch.tensor([[1.0, 0.0]]), c)
+        >>> found.status[0].name, f"{float(found.risk):.1f}"
+        ('SOLVED', '0.7')
     """
-    clf, start = enter(clf, x0, name="x0")
+    variable = bind(clf, x0, name="x0")
     check_chunk_size(chunk_size)
-    method, goal = _method(method), _tolerance(tolerance, start)
-    with undisturbed(start) as start:
-        check_model(clf, start)
-        c = _credences(clf, start, credences)
-        chunks = [slice(first, first + chunk_size) for first in range(0, len(start), chunk_size)]
-        return _joined(
-            [_solved(clf.select(rows), start[rows], c[rows], method, goal) for rows in chunks]
-        )
+    method, goal = _method(method), _tolerance(tolerance, variable.start)
+    with undisturbed(variable) as variable:
+        check_model(variable)
+        shape, start = (len(variable), class_count(variable)), variable.start
+        c, finite = class_numbers(credences, "credences", shape, start), finite_rows(start)
+        parts = []
+        for begin in range(0, len(c), chunk_size):
+            rows = slice(begin, begin + chunk_size)
+            part = _problem(variable.select(rows).select(finite[rows]), c[rows][finite[rows]])
+            parts.append(_search(part, method, goal))
+        clean = _problem(variable.select(finite), c[finite])
+        return _solution(clean, Iterate.concatenate(parts), finite, goal)
 
 
-def _solved(
-    clf: Classifier, x0: Tensor, credences: Tensor, method: ConstrainedMethod, goal: float
-) -> ConstrainedSolution:
-    finite = finite_rows(x0)
-    clean = torch.where(per_sample(finite, x0), x0, 0.0)
-    losses = losses_only(clf, clean)
-    problem = AugmentedProblem(
-        clf,
-        clean,
-        torch.ones_like(losses[0]),
-        _bounds(clf, finite),
+def _problem(variable: Variable, credences: Tensor) -> AugmentedProblem:
+    return AugmentedProblem(
+        variable,
+        credences.new_ones(credences.shape[1]),
+        variable.limits(None),
         credences=credences,
-        duals=torch.zeros_like(losses),
-        penalty=torch.ones_like(losses[:, :1]),
+        duals=torch.zeros_like(credences),
+        penalty=torch.ones_like(credences[:, :1]),
     )
-    at = starting_point(problem, losses, finite & (credences > 0).any(1))
-    going = finite & ~at.hopeless & (at.violation(problem) > 0)
+
+
+def _search(problem: AugmentedProblem, method: ConstrainedMethod, goal: float) -> Iterate:
+    c, variable = problem.credences, problem.variable
+    losses = losses_only(variable, variable.start) if len(variable) else c
+    at = starting_point(problem, losses, (c > 0).any(1))
+    going = ~at.hopeless & (at.violation(problem) > 0)
     if bool(going.any()):
         method.improve(problem, at, going, goal)
-    return _solution(problem, at, finite, goal)
-
-
-def _bounds(clf: Classifier, finite: Tensor) -> Limits | None:
-    """Those of the space; none for samples that are not finite."""
-    limits = clf.limits(None)
-    if limits is None:
-        return None
-    low, high = (torch.as_tensor(side, device=finite.device) for side in limits)
-    unknown = ~finite[:, None]
-    return low.masked_fill(unknown, -torch.inf), high.masked_fill(unknown, torch.inf)
+    return at
 
 
 def _solution(
     problem: AugmentedProblem, at: Iterate, finite: Tensor, goal: float
 ) -> ConstrainedSolution:
+    """The answers for all samples; those that are not finite get NaN."""
     violation = at.violation(problem)
-    # on a kink the gradient does not vanish; the credences are met all the same
-    solved = finite & ~at.hopeless & (violation <= goal)
-    status = tuple(
-        Feasibility.INFEASIBLE if bad else Feasibility.SOLVED if good else Feasibility.UNSOLVED
-        for bad, good in zip(at.hopeless.tolist(), solved.tolist(), strict=True)
-    )
-    risk = torch.where(at.hopeless, torch.inf, problem.risk(at.x))
-
-    def known(values: Tensor) -> Tensor:  # what stood in for the others is no answer
-        return torch.where(per_sample(finite, values), values, torch.nan)
-
+    met = violation <= goal  # also on a kink, where the gradient is not zero
+    found = torch.where(at.hopeless, 2, torch.where(met, 1, 0))
+    kinds = (Feasibility.UNSOLVED, Feasibility.SOLVED, Feasibility.INFEASIBLE)
     return ConstrainedSolution(
-        x=problem.classifier.decode(known(at.x)),
-        risk=known(risk),
-        multipliers=known(at.multipliers),
-        losses=known(at.losses),
-        violation=known(violation),
-        stationarity=known(at.stationarity),
-        status=status,
-        passes=at.passes,
+        x=spread(problem.variable.decode(at.x), finite),
+        risk=spread(torch.where(at.hopeless, torch.inf, problem.risk(at.x)), finite),
+        multipliers=spread(at.multipliers, finite),
+        losses=spread(at.losses, finite),
+        violation=spread(violation, finite),
+        stationarity=spread(at.stationarity, finite),
+        status=tuple(kinds[k] for k in spread(found, finite, 0).tolist()),
+        passes=spread(at.passes, finite, 1 / 3),
     )
-
-
-def _joined(parts: list[ConstrainedSolution]) -> ConstrainedSolution:
-    tensors = {
-        f.name: torch.cat([getattr(part, f.name) for part in parts])
-        for f in fields(ConstrainedSolution)
-        if f.name != "status"
-    }
-    return ConstrainedSolution(**tensors, status=sum((part.status for part in parts), ()))
 
 
 def _method(method: ConstrainedMethod | None) -> ConstrainedMethod:
-    if method is not None and not isinstance(method, ConstrainedMethod):
-        raise InvalidArgumentError(
-            "method",
-            expected="a method for given credences, such as credibly.theory.AugmentedLagrangian()",
-            got=repr(method),
-            remedy="Leave it out for the default; solvers of `credibility` solve another problem.",
-        )
-    return AugmentedLagrangian() if method is None else method
+    require(
+        method is None or isinstance(method, ConstrainedMethod),
+        "method",
+        "a method for given credences, such as credibly.theory.AugmentedLagrangian()",
+        repr(method),
+        "Leave it out for the default; solvers of `credibility` solve another problem.",
+    )
+    return method or AugmentedLagrangian()
 
 
 def _tolerance(tolerance: float | None, x0: Tensor) -> float:
-    require_tolerance(tolerance)
     if tolerance is not None:
-        return tolerance
+        return check_tolerance(tolerance)
     return 1e-7 if x0.dtype == torch.float64 else 1e-3
-
-
-def _credences(clf: Classifier, x0: Tensor, credences: Array) -> Tensor:
-    c = as_numbers(credences, "credences", x0).detach()
-    usable = torch.where(torch.isfinite(x0[:1]), x0[:1], 0.0)
-    expected = (len(x0), losses_only(clf.select(slice(0, 1)), usable).shape[1])
-    if tuple(c.shape) != expected or bool(c.isnan().any()):
-        raise InvalidArgumentError(
-            "credences",
-            expected=f"numbers of shape {expected}",
-            got=f"shape {tuple(c.shape)}" + (" with NaN" if bool(c.isnan().any()) else ""),
-            remedy="Pass one credence a sample and class, such as profile.credibility.",
-        )
-    return c

@@ -1,4 +1,4 @@
-"""Methods for the constrained problem (PI): given credences, the nearest input that meets them."""
+"""Methods for the constrained problem (PI): the nearest input that meets given credences."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from credibly.solve.base import require_positive, require_whole
+from credibly._validation import positive, whole
 from credibly.theory.constrained_problem import AugmentedProblem
 from credibly.theory.constrained_rounds import LOOKS_SMOOTH, Iterate, Rounds, first_penalty
 
 
 class ConstrainedMethod(ABC):
-    """Anything that can be passed as `method=` of `solve_constrained`."""
+    """Anything that can be passed as `method=` of `solve_constrained`.
+
+    Example: see `solve_constrained`.
+    """
 
     @abstractmethod
     def improve(self, problem: AugmentedProblem, at: Iterate, going: Tensor, goal: float) -> None:
@@ -23,7 +26,7 @@ class ConstrainedMethod(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassicalArrowHurwicz(ConstrainedMethod):
-    """The paper's two updates for fixed credences, both from the same iterate.
+    """The two updates of the paper for fixed credences, both from the same iterate.
 
     x      <- x - eta_x (2 (x - x0) + sum_k lambda_k grad l_k)
     lambda <- [lambda + eta_l (l + c)]_+
@@ -31,8 +34,10 @@ class ClassicalArrowHurwicz(ConstrainedMethod):
     Attributes:
         primal_step: eta_x.
         dual_step: eta_l.
-        steps: most of them.
-        initial: multipliers to begin with, the same for every class.
+        steps: most steps a sample may take.
+        initial: the first multipliers, the same for every class.
+
+    Example: pass it as `method` of `solve_constrained`.
     """
 
     primal_step: float = 1e-2
@@ -41,15 +46,15 @@ class ClassicalArrowHurwicz(ConstrainedMethod):
     initial: float = 1.0
 
     def __post_init__(self) -> None:
-        require_positive("primal_step", self.primal_step)
-        require_positive("dual_step", self.dual_step)
-        require_whole("steps", self.steps)
-        require_positive("initial", self.initial)
+        positive("primal_step", self.primal_step)
+        positive("dual_step", self.dual_step)
+        whole("steps", self.steps)
+        positive("initial", self.initial)
 
     def improve(self, problem: AugmentedProblem, at: Iterate, going: Tensor, goal: float) -> None:
         rows = going.nonzero().squeeze(1)
         at.multipliers[rows] = self.initial
-        for step in range(self.steps + 1):  # after the last move a look at where it led
+        for step in range(self.steps + 1):  # once more to evaluate the last point
             if len(rows) == 0:
                 return
             part, multipliers = problem.select(rows), at.multipliers[rows]
@@ -60,34 +65,33 @@ class ClassicalArrowHurwicz(ConstrainedMethod):
             finite = torch.isfinite(point.objective)
             if step == self.steps:
                 return
-            rows, kept = _still_open(rows, (at.residual(problem) <= goal)[rows] | ~finite)
+            kept = (at.residual(problem) > goal)[rows] & finite
+            rows = rows[kept]
             at.x[rows] = part.project(point.x - self.primal_step * point.gradient)[kept]
             ascent = multipliers + self.dual_step * part.excess(point.losses)
             at.multipliers[rows] = ascent.clamp(min=0)[kept]
 
 
-def _still_open(rows: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
-    return rows[~done], ~done
-
-
 @dataclass(frozen=True, kw_only=True)
 class AugmentedLagrangian(ConstrainedMethod):
-    """Multipliers moved by the violations, with a penalty that makes violations dear.
+    """The multipliers follow the violations, and a growing penalty makes violations expensive.
 
-    A few L-BFGS steps first. Where they come to a standstill short of stationarity the model is
-    rough, and one annealed descent follows, in which the multipliers move along every third step:
-    it finds nearer inputs than L-BFGS does between kinks. Rounds of L-BFGS, each ending in an
-    update of the multipliers, then settle every sample. One that meets its kinks only there goes on
-    in short rounds, and is annealed only if these do not meet the credences. No answer is further
-    away, by more than a share of .002, than the end of an earlier round that met them.
+    It begins with a few L-BFGS steps. Where they stop without being stationary the model is rough,
+    and one annealed descent follows, in which the multipliers move every third step: between kinks
+    it finds nearer inputs than L-BFGS. Then come rounds of L-BFGS, each of which ends with an
+    update of the multipliers. A sample that meets kinks only there continues in short rounds, and
+    is annealed only if these do not meet the credences. No answer is further away, by more than a
+    share of .002, than the end of an earlier round that met them.
 
     Attributes:
         rounds: most updates of the multipliers.
         first_steps: L-BFGS steps of the first round. With few, a smooth model that is slow at first
-            is taken for a rough one, and ends further away.
+            is taken for a rough one, and its answers are further away.
         anneal_steps: steps of the annealed descent on rough models.
         inner_steps: L-BFGS steps between two updates.
-        rough_steps: likewise, after an annealed descent.
+        rough_steps: the same after an annealed descent.
+
+    Example: see `solve_constrained`, whose default it is.
     """
 
     rounds: int = 40
@@ -98,7 +102,7 @@ class AugmentedLagrangian(ConstrainedMethod):
 
     def __post_init__(self) -> None:
         for name in ("rounds", "first_steps", "anneal_steps", "inner_steps", "rough_steps"):
-            require_whole(name, getattr(self, name))
+            whole(name, getattr(self, name))
 
     def improve(self, problem: AugmentedProblem, at: Iterate, going: Tensor, goal: float) -> None:
         search = Rounds(replace(problem, penalty=first_penalty(problem)), at, goal)

@@ -2,13 +2,14 @@
 
     r(c) = min_x |x - x0|^2   subject to   l_k(phi(x)) <= -c_k  for every class k
 
-Here as its augmented Lagrangian, which has the shape of the fit-risk problem: for given duals and
-penalty, the solvers of this package minimise it as it is.
+Here as its augmented Lagrangian, which has the form of the fit-risk problem: for given duals and
+penalty the solvers of this package minimise it unchanged.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 from torch import Tensor
 
@@ -17,11 +18,11 @@ from credibly.problem.fit_risk import FitRiskProblem
 
 @dataclass(frozen=True, kw_only=True)
 class AugmentedProblem(FitRiskProblem):
-    """|x - x0|^2 + sum_k [lambda_k + rho (l_k + c_k)]_+^2 / 2 rho, sample by sample.
+    """|x - x0|^2 + sum_k [lambda_k + rho (l_k + c_k)]_+^2 / 2 rho for each sample.
 
     Attributes:
         credences: c (n, K).
-        duals: lambda (n, K), fixed while x is sought.
+        duals: lambda (n, K), fixed during the minimisation over x.
         penalty: rho (n, 1).
     """
 
@@ -29,17 +30,12 @@ class AugmentedProblem(FitRiskProblem):
     duals: Tensor
     penalty: Tensor
 
-    def select(self, rows: Tensor | slice) -> AugmentedProblem:
-        return replace(
-            self,
-            **self.selected(rows),
-            credences=self.credences[rows],
-            duals=self.duals[rows],
-            penalty=self.penalty[rows],
-        )
+    def select(self, rows: Tensor | slice) -> Self:
+        names = ("credences", "duals", "penalty")
+        return replace(super().select(rows), **{name: getattr(self, name)[rows] for name in names})
 
     def multipliers(self, losses: Tensor) -> Tensor:
-        """The duals that the next round would start from."""
+        """The duals of the next round."""
         return (self.duals + self.penalty * self.excess(losses)).clamp(min=0)
 
     def misfit(self, losses: Tensor) -> Tensor:

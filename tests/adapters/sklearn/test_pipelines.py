@@ -114,18 +114,18 @@ def test_splines_within_and_beyond_their_knots(extrapolation, degree, knots, inc
     points = low + shares * (high - low)
     twin = assert_same_transform(model, points)
     assert_same_slopes(twin, model, points[1:-1] + 1e-3)
-    edges = np.stack([low, high])  # at the very knots
+    edges = np.stack([low, high])  # exactly at the knots
     assert_same_transform(model, edges)
 
 
 @pytest.mark.parametrize("extrapolation", ["constant", "linear", "continue", "periodic"])
 @pytest.mark.parametrize("knots", ["uniform", "quantile"])
-def test_splines_with_knots_that_coincide(extrapolation, knots):
+def test_splines_with_equal_knots(extrapolation, knots):
     counts = np.repeat([0.0, 0.0, 0.0, 1.0, 2.0, 2.0, 5.0], 10)
     data = np.column_stack([counts, counts[::-1] ** 2, RNG.normal(size=70), np.full(70, 3.0)])
     model = SplineTransformer(5, 3, knots=knots, extrapolation=extrapolation).fit(data)
     points = np.concatenate([data[::7], data[::7] + RNG.normal(size=(10, 4))])
-    if extrapolation == "continue":  # between equal knots SciPy has nothing to go on from
+    if extrapolation == "continue":  # between equal knots SciPy has no polynomial to continue
         points = points[:10]
     assert_same_transform(model, points)
 
@@ -141,13 +141,25 @@ def test_polynomial_features_of_any_kind(degree, interaction_only, include_bias,
     assert_same_transform(model.fit(X), np.array([row, [0.0, 0.0, 1.0, -1.0]]))
 
 
-def test_rows_and_columns_of_zeros_are_left_alone():
-    points = np.zeros((2, 4))
-    for norm in ("l1", "l2", "max"):
-        assert_same_transform(Normalizer(norm).fit(X), points)
+@pytest.mark.parametrize("norm", ["l1", "l2", "max"])
+def test_rows_of_zeros_are_not_scaled(norm):
+    assert_same_transform(Normalizer(norm).fit(X), np.zeros((2, 4)))
+
+
+@pytest.mark.parametrize(
+    "scaler", [StandardScaler(), MinMaxScaler(), MaxAbsScaler(), RobustScaler()], ids=str
+)
+def test_constant_columns_are_not_scaled(scaler):
     constant = np.column_stack([X[:, 0], np.full(len(X), 3.0)])
-    for scaler in (StandardScaler(), MinMaxScaler(), MaxAbsScaler(), RobustScaler()):
-        assert_same_transform(scaler.fit(constant), constant + 1.0)
+    assert_same_transform(scaler.fit(constant), constant + 1.0)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly"])
+def test_a_setting_of_nystroem_has_precedence_over_kernel_params(kernel):
+    params = {"gamma": 0.7, "degree": 2}
+    assert_same_transform(Nystroem(kernel, kernel_params=dict(params), n_components=9).fit(X))
+    both = Nystroem(kernel, gamma=0.1, kernel_params=dict(params), n_components=9)
+    assert_same_transform(both.fit(X))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tables where inputs are wanted: by the names of the fit for twins, refused for other models."""
+"""Tables as inputs: twins find columns by the names of the fit, other models refuse tables."""
 
 import numpy as np
 import pandas as pd
@@ -14,10 +14,10 @@ import credibly as cr
 TABLE, Y = load_iris(return_X_y=True, as_frame=True)
 TABLE = TABLE.iloc[::10].reset_index(drop=True)
 FITTED = make_pipeline(StandardScaler(), LogisticRegression()).fit(TABLE, Y[::10])
-TURNED = TABLE[TABLE.columns[::-1]]
+REVERSED = TABLE[TABLE.columns[::-1]]
 
 
-@pytest.mark.parametrize("table", [TABLE, TURNED], ids=["in order", "turned"])
+@pytest.mark.parametrize("table", [TABLE, REVERSED], ids=["in order", "reversed"])
 @pytest.mark.parametrize("space", [None, cr.Space.standardised(TABLE)], ids=["plain", "space"])
 def test_a_twin_takes_a_table_by_the_names_of_its_columns(table, space):
     clf, x = cr.from_sklearn(FITTED, space=space), TABLE.to_numpy()
@@ -28,12 +28,12 @@ def test_a_twin_takes_a_table_by_the_names_of_its_columns(table, space):
     np.testing.assert_allclose(found.credence, FITTED.predict_log_proba(TABLE), atol=1e-9)
 
 
-def test_a_twin_of_an_array_takes_the_columns_as_they_stand():
+def test_a_twin_of_an_array_takes_columns_by_position():
     clf = cr.from_sklearn(LogisticRegression().fit(TABLE.to_numpy(), Y[::10]))
-    np.testing.assert_array_equal(cr.credibility(clf, TURNED, gamma=1.0).x0, TURNED.to_numpy())
+    np.testing.assert_array_equal(cr.credibility(clf, REVERSED, gamma=1.0).x0, REVERSED.to_numpy())
 
 
-def test_a_row_with_a_gap_gets_a_status_and_harms_no_other():
+def test_a_missing_value_gets_a_status_and_does_not_affect_other_rows():
     holed = TABLE.copy()
     holed.iloc[2, 1] = np.nan
     statuses = cr.credibility(cr.from_sklearn(FITTED), holed, gamma=1.0).status
@@ -55,17 +55,19 @@ def test_a_table_of_other_columns_is_refused(table, words):
         cr.credibility(cr.from_sklearn(FITTED), table, gamma=1.0)
 
 
-def test_other_models_know_no_names_and_take_no_table():
+def test_models_without_column_names_refuse_tables():
     net = torch.nn.Linear(4, 3, dtype=torch.float64)
     with pytest.raises(cr.errors.InvalidArgumentError, match=r"DataFrame.*to_numpy"):
         cr.credibility(cr.Classifier(net), TABLE, gamma=1.0)
     twin = cr.from_sklearn(FITTED).net
-    prepared = cr.Classifier(twin, preprocess=lambda x: x / 2)  # names of what comes after it
+    prepared = cr.Classifier(
+        twin, preprocess=lambda x: x / 2
+    )  # the names are those after preprocessing
     with pytest.raises(cr.errors.InvalidArgumentError, match=r"DataFrame.*to_numpy"):
         cr.credibility(prepared, TABLE, gamma=1.0)
 
 
-def test_a_space_of_a_table_has_its_deviations_and_its_names():
+def test_a_space_of_a_table_has_its_standard_deviations_and_names():
     table = TABLE.assign(same=3.0)
     space = cr.Space.standardised(table, locked=[TABLE.columns[2]])
     scale = space.scale_of("", (5,))
@@ -80,12 +82,12 @@ def test_a_space_of_a_table_has_its_deviations_and_its_names():
 
 def test_a_space_of_columns_in_another_order_is_refused():
     with pytest.raises(cr.errors.InvalidArgumentError, match="another order"):
-        cr.from_sklearn(FITTED, space=cr.Space.standardised(TURNED))
+        cr.from_sklearn(FITTED, space=cr.Space.standardised(REVERSED))
     own = cr.Space.standardised(pd.DataFrame(TABLE.to_numpy(), columns=list("abcd")))
     assert cr.from_sklearn(FITTED, space=own).space is own
 
 
-def test_a_space_that_names_some_columns_otherwise_is_refused():
+def test_a_space_with_some_unknown_columns_is_refused():
     names = [*TABLE.columns[[2, 1]], "x", "y"]
-    with pytest.raises(cr.errors.InvalidArgumentError, match="some others"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"unknown .'x', 'y'."):
         cr.from_sklearn(FITTED, space=cr.Space(columns=names, locked=names[:1]))

@@ -1,4 +1,4 @@
-"""What callers bring as graphs, looked at once; every complaint comes with what to do."""
+"""Checks of the graphs and classifiers that callers pass; every error says what to do."""
 
 from __future__ import annotations
 
@@ -9,36 +9,29 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from credibly.errors import InvalidArgumentError, MissingExtraError, ModelError
+from credibly._extras import load_extra
+from credibly._validation import require, whole, whole_number
+from credibly.errors import ModelError
 from credibly.model.batches import check_batch
-from credibly.model.bound import Bound
 from credibly.model.classifier import Classifier
-from credibly.types import from_numpy, whole_number
+from credibly.types import CPU, from_numpy
 
 
 def geometric() -> Any:
     """The library torch_geometric, which is loaded only when graphs are used."""
-    try:
-        import torch_geometric
-        import torch_geometric.data
-        import torch_geometric.nn
-    except ImportError as error:
-        raise MissingExtraError(
-            package="torch-geometric", extra="graph", purpose="A classifier of graphs"
-        ) from error
-    return torch_geometric
+    for part in ("torch_geometric.data", "torch_geometric.nn"):
+        load_extra(part, extra="graph", purpose="A classifier of graphs")
+    return load_extra("torch_geometric", extra="graph", purpose="A classifier of graphs")
 
 
 def check_graph_classifier(clf: object) -> None:
-    """A plain classifier, in eval mode, whose layers remember no graph."""
-    if not isinstance(clf, Classifier) or isinstance(clf, Bound) or clf.module is not None:
-        raise InvalidArgumentError(
-            "clf",
-            expected="a credibly.Classifier around the network, not bound and without module=",
-            got=repr(clf) if isinstance(clf, Classifier) else type(clf).__name__,
-            remedy="Wrap the network: credibly.Classifier(net).",
-        )
-    for name, module in clf.net.named_modules() if isinstance(clf.net, nn.Module) else ():
+    """A plain classifier, in eval mode, without layers that cache a graph."""
+    plain = isinstance(clf, Classifier)
+    expected = "a credibly.Classifier around the network, not bound and without module="
+    got, remedy = repr(clf) if plain else type(clf).__name__, "Wrap the network: Classifier(net)."
+    require(isinstance(clf, Classifier) and clf.module is None, "clf", expected, got, remedy)
+    net = getattr(clf, "net", None)
+    for name, module in net.named_modules() if isinstance(net, nn.Module) else ():
         label = f"{name or 'the module itself'} ({type(module).__name__})"
         if module.training:
             raise ModelError(
@@ -53,134 +46,112 @@ def check_graph_classifier(clf: object) -> None:
 
 
 def check_space(clf: Classifier, *, padded: bool) -> None:
-    """A space that can be laid over the features of nodes."""
+    """A space that can be used for the features of nodes."""
     space = clf.space
-    if space is not None and space.paths not in (None, ["x"]):
-        raise InvalidArgumentError(
-            "vary",
-            expected="nothing, or 'x': only the features of nodes move",
-            got=repr(space.vary),
-            remedy="Leave vary out; what else the graph holds stays as it is.",
-        )
-    if space is not None and space.tied is not None and padded:
-        raise InvalidArgumentError(
-            "tied",
-            expected="no tied features where samples differ in their number of nodes",
-            got="tied features",
-            remedy="Leave tied out, or move the node's own features only: moves='own'.",
-        )
+    if space is None:
+        return
+    require(
+        space.paths in (None, ["x"]),
+        "vary",
+        "nothing, or 'x': only the features of nodes move",
+        repr(space.vary),
+        "Leave vary out; everything else in the graph stays as it is.",
+    )
+    require(
+        space.tied is None or not padded,
+        "tied",
+        "no tied features where samples differ in their number of nodes",
+        "tied features",
+        "Leave tied out, or move the node's own features only: moves='own'.",
+    )
 
 
 def check_data(clf: Classifier, data: Any, name: str = "data") -> Tensor:
-    """The features of the nodes of one graph, after a look at it."""
-    if not isinstance(data, geometric().data.Data):
-        raise InvalidArgumentError(
-            name,
-            expected="a torch_geometric.data.Data: one graph with one kind of nodes",
-            got=type(data).__name__,
-            remedy="Of a HeteroData take data.to_homogeneous(); of arrays make "
-            "Data(x=..., edge_index=...).",
-        )
-    if data.x is None:
-        raise InvalidArgumentError(
-            f"{name}.x",
-            expected="features of the nodes (N, F), which can be moved",
-            got="None",
-            remedy="Give the nodes features; of numbers of nodes take the embeddings.",
-        )
+    """The features of the nodes of one graph, checked."""
+    require(
+        isinstance(data, geometric().data.Data),
+        name,
+        "a torch_geometric.data.Data: one graph with one kind of nodes",
+        type(data).__name__,
+        "Convert a HeteroData with data.to_homogeneous(), arrays with Data(x=..., edge_index=...).",
+    )
+    expected = "features of the nodes (N, F), which can be moved"
+    remedy = "Give the nodes features, such as embeddings of their numbers."
+    require(data.x is not None, f"{name}.x", expected, "None", remedy)
     x = check_batch(clf, data.x, f"{name}.x")
     _check_edges(plain_edges(data), len(x), f"{name}.edge_index")
     return x.clone() if x.is_inference() else x
 
 
 def plain_edges(data: Any) -> Any:
-    """The edges as an ordinary tensor, where they came as an EdgeIndex."""
+    """The edges as an ordinary tensor, also if they are an EdgeIndex."""
     edges = data.edge_index
     return edges.as_tensor() if isinstance(edges, geometric().EdgeIndex) else edges
 
 
 def _check_edges(edges: Any, count: int, name: str) -> None:
-    whole = isinstance(edges, Tensor) and edges.dtype == torch.long
-    if not whole or edges.layout != torch.strided or edges.dim() != 2 or len(edges) != 2:
-        got = type(edges).__name__ if not isinstance(edges, Tensor) else (
-            f"{edges.dtype} of shape {tuple(edges.shape)} and layout {edges.layout}"
-        )  # fmt: skip
-        raise InvalidArgumentError(
-            name,
-            expected="whole numbers (2, E), the sources and the targets of the edges",
-            got=got,
-            remedy="Of a sparse matrix take torch_geometric.utils.to_edge_index(adj_t), which "
-            "gives edge_index and edge_weight; flip the first for a transposed matrix.",
-        )
-    if edges.numel() and not (int(edges.min()) >= 0 and int(edges.max()) < count):
-        raise InvalidArgumentError(
-            name,
-            expected=f"node numbers from 0 to {count - 1}",
-            got=f"numbers from {int(edges.min())} to {int(edges.max())}",
-            remedy="The graph has as many nodes as data.x has rows.",
-        )
+    tensor = isinstance(edges, Tensor)
+    got = f"{edges.dtype} of shape {tuple(edges.shape)}" if tensor else type(edges).__name__
+    require(
+        tensor
+        and edges.dtype == torch.long
+        and edges.layout == torch.strided
+        and edges.dim() == 2
+        and len(edges) == 2,
+        name,
+        "a dense tensor of whole numbers (2, E), the sources and the targets of the edges",
+        got,
+        "Convert a sparse matrix with torch_geometric.utils.to_edge_index(adj_t), which gives "
+        "edge_index and edge_weight; flip the first for a transposed matrix.",
+    )
+    _check_numbers(edges, count, name)
+
+
+def _check_numbers(nodes: Tensor, count: int, name: str) -> None:
+    low, high = (int(nodes.min()), int(nodes.max())) if nodes.numel() else (0, 0)
+    expected, got = f"node numbers from 0 to {count - 1}", f"numbers from {low} to {high}"
+    remedy = "Nodes are counted from 0; there are as many as data.x has rows."
+    require((low >= 0 and high < count) or not nodes.numel(), name, expected, got, remedy)
 
 
 def chosen_nodes(nodes: Any, count: int, device: torch.device) -> Tensor:
-    """Numbers of the nodes (n,) that were asked about: all, some, or those of a mask."""
+    """Numbers of the nodes (n,) in question: all, some, or those of a mask."""
     if nodes is None:
         return torch.arange(count, device=device)
     listed = list(nodes) if isinstance(nodes, Iterable) and not isinstance(nodes, Tensor) else nodes
-    found = _tensor_or_none(listed)
-    if found is not None and found.dtype == torch.bool and found.shape == (count,):
+    try:
+        found = listed if isinstance(listed, Tensor) else from_numpy(np.asarray(listed))
+    except (TypeError, ValueError):
+        found = torch.zeros(0, device=CPU)
+    if found.dtype == torch.bool and found.shape == (count,):
         found = found.nonzero().squeeze(1)
-    good = found is not None and found.dim() == 1 and found.numel() > 0
-    if found is None or not good or found.is_floating_point() or found.dtype == torch.bool:
-        raise InvalidArgumentError(
-            "nodes",
-            expected=f"node numbers, at least one, or a mask of {count} nodes",
-            got=type(nodes).__name__ if found is None else f"{found.dtype} {tuple(found.shape)}",
-            remedy="For example nodes=data.test_mask, or nodes=[0, 5].",
-        )
-    if int(found.min()) < 0 or int(found.max()) >= count:
-        raise InvalidArgumentError(
-            "nodes",
-            expected=f"node numbers from 0 to {count - 1}",
-            got=f"numbers from {int(found.min())} to {int(found.max())}",
-            remedy="Nodes are counted from 0; there are as many as data.x has rows.",
-        )
+    numbers = not found.is_floating_point() and found.dtype != torch.bool
+    require(
+        numbers and found.dim() == 1 and found.numel() > 0,
+        "nodes",
+        f"node numbers, at least one, or a mask of {count} nodes",
+        f"{type(nodes).__name__} of shape {tuple(found.shape)}",
+        "For example nodes=data.test_mask, or nodes=[0, 5].",
+    )
+    _check_numbers(found, count, "nodes")
     return found.to(device=device, dtype=torch.long)
 
 
-def _tensor_or_none(listed: Any) -> Tensor | None:
-    try:
-        return listed if isinstance(listed, Tensor) else from_numpy(np.asarray(listed))
-    except (TypeError, ValueError):
-        return None
-
-
 def found_hops(clf: Classifier, hops: int | None) -> int:
-    """How many steps a message can travel: as told, or one for each layer that passes messages."""
+    """How many steps a message travels: as given, or one for each layer that passes messages."""
     if hops is not None:
-        number = whole_number(hops)
-        if number is None or number < 0:
-            raise InvalidArgumentError(
-                "hops",
-                expected="a whole number >= 0, how far messages travel through the model",
-                got=repr(hops),
-                remedy="Leave it out to count the layers.",
-            )
-        return number
+        return whole("hops", hops, least=0, remedy="Leave it out to count the layers.")
     total = sum(_reach(layer) for layer in _layers_of(clf))
-    if total == 0:
-        raise InvalidArgumentError(
-            "hops",
-            expected="how many hops messages travel, where the model does not tell",
-            got=f"none, and no MessagePassing layer in {clf!r}",
-            remedy="Pass hops=2 for two layers of message passing.",
-        )
+    expected = "the number of steps that messages travel, if the layers cannot be counted"
+    got = f"none, and no MessagePassing layer in {clf!r}"
+    require(total > 0, "hops", expected, got, "Pass hops=2 for two layers of message passing.")
     return total
 
 
 def directions(clf: Classifier) -> dict[str, bool]:
     """Whether messages travel along the edges, against them, or both ways."""
     flows = {str(layer.flow) for layer in _layers_of(clf)}
-    # where no layer tells, both: a field that is too large is right, too
+    # both if no layer says: a field that is too large also gives the right result
     both = len(flows) != 1 or bool(_parts(clf, geometric().nn.DirGNNConv))
     against = "target_to_source" in flows
     return {"forward": both or not against, "backward": both or against}
@@ -197,6 +168,6 @@ def _parts(clf: Classifier, kind: Any) -> list[Any]:
 
 
 def _reach(layer: Any) -> int:
-    """Most layers look one hop far; some say by K or by num_layers that it is more."""
-    told = (whole_number(getattr(layer, name, None)) for name in ("K", "num_layers"))
-    return max([1, *(number for number in told if number is not None)])
+    """Most layers reach one hop; some have more, as K or num_layers."""
+    given = (whole_number(getattr(layer, name, None)) for name in ("K", "num_layers"))
+    return max([1, *(number for number in given if number is not None)])

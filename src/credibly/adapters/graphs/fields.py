@@ -85,7 +85,7 @@ class Surroundings:
 
         Edges that leave the field bring nodes from one hop further. Nothing they send can arrive
         in time, but with them every node of the field has all of its edges: what layers make of
-        the degrees of nodes is then right on the rim, too.
+        the degrees of nodes is then also right at the border.
         """
         wide = fields.sample * self.count + fields.node
         size = self.edge_index.shape[1]

@@ -1,4 +1,4 @@
-"""Classifiers of nodes and of whole graphs, bound to the graphs they are asked about."""
+"""Nodes of a graph, or whole graphs, as the samples to solve for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import torch
 
+from credibly._validation import choice, require
 from credibly.adapters.graphs.checks import (
     check_data,
     check_graph_classifier,
@@ -17,8 +18,7 @@ from credibly.adapters.graphs.checks import (
     plain_edges,
 )
 from credibly.adapters.graphs.fields import Surroundings
-from credibly.adapters.graphs.variables import Call, OverGraphs, OverNodes
-from credibly.errors import InvalidArgumentError
+from credibly.adapters.graphs.variables import Call, OverGraphs, OverNodes, over_graphs, over_nodes
 from credibly.model.classifier import Classifier
 
 
@@ -31,13 +31,12 @@ def graph_nodes(
     hops: int | None = None,
     call: Call | None = None,
 ) -> OverNodes:
-    """A classifier of the nodes of one graph, one sample a node.
+    """The nodes of one graph as samples: the features of a node, or of its neighbourhood, move.
 
-    `credibility(graph_nodes(clf, data), gamma='auto')` asks how far the features of a node, or of
-    all nodes it hears from, must move to fit every class. Each node is asked about by itself: it
-    has a copy of its receptive field, in which nobody else's moves are seen. At the features as
-    they are the outputs are those on the whole graph; this is tried for a few nodes when the
-    classifier is bound. Edges and all else of the graph stay as they are.
+    `credibility(graph_nodes(clf, data), gamma='auto')` asks how far these features must move to fit
+    every class. Each node has its own copy of its receptive field, so its moves affect no other
+    sample. Where nothing has moved the outputs are those on the whole graph, which is checked for
+    some of the nodes. Edges and everything else in the graph stay as they are.
 
     Args:
         clf: a classifier around the network, in eval mode.
@@ -45,66 +44,60 @@ def graph_nodes(
         nodes: numbers of nodes, or a mask over all; by default all of them.
         moves: 'own': the features of the node itself (n, F); 'neighbourhood': those of every node
             within its receptive field (n, S, F), filled up to the largest field by rows that never
-            move and count nothing. `members` of the result says which nodes they are, the node
-            itself first. Memory grows with the largest field: choose nodes where there are hubs.
+            move and do not count. `members` of the result says which nodes they are, the node
+            itself first. Memory grows with the largest field: choose nodes if there are hubs.
         hops: how far messages travel; by default counted from the MessagePassing layers.
         call: how the network is called, `call(net, data) -> outputs (number of nodes, m)`; by
-            default `net(data.x, data.edge_index)`. Weights and attributes of edges, and everything
-            else the graph has for nodes and edges, are in `data` under their names.
+            default `net(data.x, data.edge_index)`. Everything else the graph has for nodes and
+            edges, such as weights, is in `data` under its name.
+
+    Example: see docs/gallery/graphs.md.
     """
     with torch.inference_mode(False):
         check_graph_classifier(clf)
         x = check_data(clf, data)
-        if moves not in ("own", "neighbourhood"):
-            raise InvalidArgumentError(
-                "moves",
-                expected="'own' or 'neighbourhood'",
-                got=repr(moves),
-                remedy="'own' moves the features of the node itself.",
-            )
-        chosen = chosen_nodes(nodes, len(x), x.device)
-        bound = OverNodes(
-            clf,
-            data,
-            x,
-            chosen,
-            around=Surroundings(plain_edges(data), len(x), **directions(clf)),
-            hops=found_hops(clf, hops),
-            own=moves == "own",
-            call=call or (lambda net, graph: net(graph.x, graph.edge_index)),
-        )
-        bound.check_exact()
-        return bound
+        remedy = "'own' moves the features of the node itself."
+        choice("moves", moves, ("own", "neighbourhood"), remedy)
+        around = Surroundings(plain_edges(data), len(x), **directions(clf))
+        return over_nodes(
+            clf, x, chosen_nodes(nodes, len(x), x.device), around, data=data,
+            hops=found_hops(clf, hops), own=moves == "own", call=call or _call_on_nodes,
+        )  # fmt: skip
 
 
 def graph_samples(
     clf: Classifier, graphs: Iterable[Any], *, call: Call | None = None
 ) -> OverGraphs:
-    """A classifier of whole graphs, one sample a graph; the features of all its nodes move.
+    """Whole graphs as samples: the features of all nodes of a graph move.
 
     In the profile, x0 and `perturbed` are (n, S, F): the nodes of each graph in their order, filled
-    up to the largest graph by rows that never move and count nothing.
+    up to the largest graph by rows that never move and do not count.
 
     Args:
         clf: a classifier around the network, in eval mode.
         graphs: a list of `torch_geometric.data.Data`, a data set, or a `Batch` of such.
         call: how the network is called, `call(net, batch) -> outputs (number of graphs, m)`; by
             default `net(batch.x, batch.edge_index, batch=batch.batch)`.
+
+    Example: see docs/gallery/graphs.md.
     """
     with torch.inference_mode(False):
         check_graph_classifier(clf)
         listed = _listed(graphs)
         features = [check_data(clf, data, f"graphs[{n}]") for n, data in enumerate(listed)]
         widths = sorted({tuple(x.shape[1:]) for x in features})
-        if len(widths) > 1:
-            raise InvalidArgumentError(
-                "graphs",
-                expected="the same features for the nodes of all graphs",
-                got=f"features of shapes {widths}",
-                remedy="One model takes one kind of features.",
-            )
-        default: Call = lambda net, batch: net(batch.x, batch.edge_index, batch=batch.batch)  # noqa: E731
-        return OverGraphs(clf, listed, features, call or default)
+        expected, got = "the same features for the nodes of all graphs", f"shapes {widths}"
+        remedy = "A model takes one kind of features: give all nodes the same."
+        require(len(widths) == 1, "graphs", expected, got, remedy)
+        return over_graphs(clf, listed, features, call or _call_on_graphs)
+
+
+def _call_on_nodes(net: Any, data: Any) -> Any:
+    return net(data.x, data.edge_index)
+
+
+def _call_on_graphs(net: Any, batch: Any) -> Any:
+    return net(batch.x, batch.edge_index, batch=batch.batch)
 
 
 def _listed(graphs: Any) -> list[Any]:
@@ -112,11 +105,7 @@ def _listed(graphs: Any) -> list[Any]:
         return list(graphs.to_data_list())
     single = isinstance(graphs, geometric().data.Data) or not isinstance(graphs, Iterable)
     listed = [] if single else list(graphs)
-    if not listed:
-        raise InvalidArgumentError(
-            "graphs",
-            expected="a list of torch_geometric.data.Data, at least one, or a Batch",
-            got=type(graphs).__name__ + ("" if single else " without any"),
-            remedy="For a single graph pass [data].",
-        )
+    expected = "a list of torch_geometric.data.Data, at least one, or a Batch"
+    got = type(graphs).__name__ + ("" if single else " without any")
+    require(bool(listed), "graphs", expected, got, "For a single graph pass [data].")
     return listed

@@ -1,16 +1,16 @@
 """Outputs at nodes and of graphs as functions of features of nodes.
 
-Every sample gets a copy of its own of all that its output depends on. The copies lie side by side
-as one graph with no edge between them, so that one run of the model serves them all.
+Every sample gets its own copy of everything its output depends on. The copies form one graph with
+no edges between them, so that the model runs once for all.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -18,14 +18,15 @@ from torch import Tensor
 from credibly.adapters.graphs.checks import check_space, geometric
 from credibly.adapters.graphs.fields import Surroundings
 from credibly.errors import CrediblyError, ModelError
-from credibly.model.bound import InSpace
 from credibly.model.classifier import Classifier
 from credibly.model.coordinates import Coordinates
+from credibly.model.in_space import InSpace
 from credibly.model.space import Space
-from credibly.types import Bounds, Limits
+from credibly.model.variable import Moves
+from credibly.types import CPU, Bounds, Limits
 
 Call = Callable[[Any, Any], Any]
-"""From a network and a torch_geometric Data to outputs, one row a node or one a graph."""
+"""From a network and a torch_geometric Data to outputs, one row per node or per graph."""
 
 TRIED = 256
 """Nodes whose output is compared with that on the whole graph when a model is bound."""
@@ -39,9 +40,9 @@ class Copies:
         data: all of the graph but the features.
         x: the features of its nodes (V, F), untouched.
         place: nodes that move (M,).
-        sample: to which sample each of them belongs (M,).
+        sample: the sample that each of them belongs to (M,).
         slot: its place among the nodes of that sample (M,).
-        centres: the nodes asked about (n,), where samples are nodes.
+        centres: the nodes in question (n,), if samples are nodes.
     """
 
     data: Any
@@ -52,41 +53,42 @@ class Copies:
     centres: Tensor | None = None
 
 
+@dataclass(frozen=True, eq=False)
 class OverFeatures(InSpace):
     """Outputs as a function of features of nodes (n, F), or (n, S, F) with padding.
 
     Attributes:
-        members: numbers of the nodes that move (n, S); -1 for padding, which never moves.
+        call: how the network is called.
     """
 
-    def __init__(self, base: Classifier, x: Tensor, context: dict[str, Tensor], call: Call) -> None:
-        padded = bool((context["members"] < 0).any())
-        check_space(base, padded=padded)
-        coordinates = Coordinates.of(base.space or Space(), [("x", x)])
-        super().__init__(base, {"x": x, **context}, ["x"], coordinates)
-        self.call = call
-        self.ready: Copies | None = None
+    call: Call
 
     @property
     def members(self) -> Tensor:
-        """Numbers of the nodes that move (n, S), -1 for padding."""
+        """Numbers of the nodes that move (n, S), -1 for padding, which never moves."""
         members: Tensor = self.context["members"]
         return members
 
-    def run_at(self, variable: Tensor) -> Any:
-        if self.ready is None:
-            self.ready = self.copies()
-        here = self.ready
-        values = self.decode(variable).reshape(*self.members.shape, *here.x.shape[1:])
-        moved = here.x.index_put((here.place,), values[here.sample, here.slot])
-        return self.answers(here, self.called(here.data, moved))
+    @cached_property
+    def copies(self) -> Copies:
+        """The graph to run the model on."""
+        raise NotImplementedError
 
-    def called(self, data: Any, x: Tensor) -> Any:
+    def run_at(self, x: Tensor) -> Any:
+        here = self.copies
+        values = self.decode(x).reshape(*self.members.shape, *here.x.shape[1:])
+        moved = here.x.index_put((here.place,), values[here.sample, here.slot])
+        found = self.run_on(here.data, moved)
+        if here.centres is None:
+            return found
+        return self.clf.one_row_per_sample(found, len(here.x))[here.centres]
+
+    def run_on(self, data: Any, x: Tensor) -> Any:
         """What the model gives for a graph with these features."""
-        graph = copy(data)
-        graph.x = x if self.preprocess is None else self.preprocess(x)
+        clf, graph = self.clf, copy(data)
+        graph.x = x if clf.preprocess is None else clf.preprocess(x)
         try:
-            found = self.call(self.net, graph)
+            found = self.call(clf.net, graph)
         except CrediblyError:
             raise
         except Exception as error:
@@ -95,30 +97,16 @@ class OverFeatures(InSpace):
                 remedy="Say how to call it, for example "
                 "call=lambda net, data: net(data.x, data.edge_index, data.edge_weight).",
             ) from error
-        return found if self.pick is None else self.pick(found)
-
-    @abstractmethod
-    def copies(self) -> Copies:
-        """The graph to run the model on."""
-
-    @abstractmethod
-    def answers(self, here: Copies, found: Any) -> Any:
-        """The rows of what the model returned that belong to the samples."""
-
-    def select(self, rows: Tensor | slice) -> OverFeatures:
-        chosen = super().select(rows)
-        assert isinstance(chosen, OverFeatures)  # noqa: S101  # a copy of self
-        chosen.ready = None
-        return chosen
+        return found if clf.pick is None else clf.pick(found)
 
     def encode(self, values: Tensor) -> Tensor:
         origin = self.context["x"]
-        if origin.shape == values.shape and origin.dim() > 2:  # whatever padding holds is no move
+        if origin.shape == values.shape and origin.dim() > 2:  # padding never moves
             values = torch.where(self._padding(values), origin, values)
         return super().encode(values)
 
     def limits(self, bounds: Bounds | None) -> Limits | None:
-        """Padding is held where it is, so that no search around an answer moves it either."""
+        """Padding is held where it is, so that a search around an answer does not move it."""
         found, padding = super().limits(bounds), self._padding(self.context["x"])
         if not bool(padding.any()):
             return found
@@ -128,125 +116,147 @@ class OverFeatures(InSpace):
         return torch.where(held, start, low), torch.where(held, start, high)
 
     def _padding(self, like: Tensor) -> Tensor:
-        if like.dim() == 2:  # a node's own features: nothing to fill up
+        if like.dim() == 2:  # a node's own features have no padding
             return torch.zeros_like(like, dtype=torch.bool)
-        return (self.members < 0).reshape(*self.members.shape, 1).expand_as(like)
-
-    def _named(self, what: str) -> str:
-        if self.space is None or self.space.is_plain:
-            return what
-        return f"{what}, {self.space.describe()}"
+        return (self.members < 0).unsqueeze(-1).expand_as(like)
 
 
+@dataclass(frozen=True, eq=False)
 class OverNodes(OverFeatures):
-    """One sample a node.
+    """One sample per node.
 
     Attributes:
-        nodes: numbers of the nodes asked about (n,).
+        data: the whole graph.
+        features: of all of its nodes.
+        around: its edges.
         hops: how far messages travel.
+        own: whether a node's own features move, or those of its receptive field.
     """
 
-    def __init__(
-        self,
-        base: Classifier,
-        data: Any,
-        x: Tensor,
-        nodes: Tensor,
-        *,
-        around: Surroundings,
-        hops: int,
-        own: bool,
-        call: Call,
-    ) -> None:
-        self._data, self._x, self._around, self.hops, self._own = data, x, around, hops, own
-        members = nodes[:, None] if own else around.fields(nodes, hops).table(len(nodes))
-        filled = torch.where(members < 0, nodes[:, None], members)
-        super().__init__(base, x[nodes] if own else x[filled], {"members": members}, call)
+    data: Any
+    features: Tensor
+    around: Surroundings
+    hops: int
+    own: bool
+
+    moves: ClassVar[Moves] = "nodes"
 
     @property
     def nodes(self) -> Tensor:
-        """Numbers of the nodes asked about (n,)."""
+        """Numbers of the nodes in question (n,)."""
         return self.members[:, 0]
 
+    @cached_property
     def copies(self) -> Copies:
-        fields = self._around.fields(self.nodes, self.hops)
-        union = self._around.union(fields)
-        data = _part_of(self._data, union.node, union.edge)
+        fields = self.around.fields(self.nodes, self.hops)
+        union = self.around.union(fields)
+        data = _part_of(self.data, union.node, union.edge)
         data.edge_index = union.edge_index
-        own = fields.slot == 0
-        moving = own if self._own else torch.ones_like(own)
+        centre = fields.slot == 0
+        moving = centre if self.own else torch.ones_like(centre)
         return Copies(
             data,
-            self._x[union.node],
+            self.features[union.node],
             place=union.place[moving],
             sample=fields.sample[moving],
             slot=fields.slot[moving],
-            centres=union.place[own],
+            centres=union.place[centre],
         )
 
-    def answers(self, here: Copies, found: Any) -> Any:
-        return self.one_row_per_sample(found, len(here.x))[here.centres]
-
-    def space_name(self) -> str:
-        what = "features of the node" if self._own else (
-            f"features of the nodes within {self.hops} hops"
-        )  # fmt: skip
-        return self._named(what)
+    def describe(self) -> str:
+        hops = f"features of the nodes within {self.hops} hops"
+        return self.with_space("features of the node" if self.own else hops)
 
     def check_exact(self) -> None:
-        """Compare a few outputs with those of the model on the whole graph."""
+        """Compare some outputs with those of the model on the whole graph."""
         with torch.no_grad():
-            whole = self.one_row_per_sample(self.called(self._data, self._x), len(self._x))
-            rows = torch.linspace(0, len(self.nodes) - 1, min(TRIED, len(self.nodes)))
+            whole = self._whole()
+            rows = torch.linspace(0, len(self.nodes) - 1, min(TRIED, len(self.nodes)), device=CPU)
             for part in torch.split(rows.round().long().to(self.nodes.device), 16):
-                chosen = self.select(part)
-                gap = (chosen.raw_outputs(chosen.variable) - whole[self.nodes[part]]).abs()
-                rounding = torch.finfo(gap.dtype).eps ** 0.5 * (1 + whole[self.nodes[part]].abs())
+                chosen, expected = self.select(part), whole[self.nodes[part]]
+                gap = (chosen.raw_outputs(chosen.start) - expected).abs()
+                rounding = torch.finfo(gap.dtype).eps ** 0.5 * (1 + expected.abs())
                 if bool((gap > rounding).any()):  # never for NaN, which is left to its own status
-                    self._complain(float(gap.nan_to_num(0.0).max()), whole)
+                    raise self._mismatch(float(gap.nan_to_num(0.0).max()), whole)
 
-    def _complain(self, gap: float, whole: Tensor) -> None:
-        again = self.one_row_per_sample(self.called(self._data, self._x), len(self._x))
-        if not torch.allclose(again, whole, equal_nan=True):
-            raise ModelError(
+    def _whole(self) -> Tensor:
+        """Outputs at all nodes of the whole graph."""
+        found = self.run_on(self.data, self.features)
+        return self.clf.one_row_per_sample(found, len(self.features))
+
+    def _mismatch(self, gap: float, whole: Tensor) -> ModelError:
+        if not torch.allclose(self._whole(), whole, equal_nan=True):
+            return ModelError(
                 "the model is random: the same graph gave different outputs",
                 remedy="Switch its randomness off (dropout, sampled neighbours).",
             )
-        raise ModelError(
-            f"the output at a node depends on more than what lies within {self.hops} hops: it "
+        return ModelError(
+            f"the output at a node depends on more than the nodes within {self.hops} hops: it "
             f"changes by {gap:.3g} without the rest of the graph",
             remedy="Pass a larger hops= if messages travel further than layers were counted. "
             "Statistics over all nodes (GraphNorm, PairNorm, global attention or pooling) couple "
-            "the nodes; such a model can be asked about whole graphs only, see graph_samples.",
+            "the nodes; for such a model use whole graphs as samples, see graph_samples.",
         )
 
 
+@dataclass(frozen=True, eq=False)
 class OverGraphs(OverFeatures):
-    """One sample a graph; all of its nodes move."""
+    """One sample per graph; all of its nodes move.
 
-    def __init__(
-        self, base: Classifier, graphs: list[Any], features: list[Tensor], call: Call
-    ) -> None:
-        self._graphs, self._features = graphs, features
-        sizes = torch.tensor([len(x) for x in features])
-        slots = torch.arange(int(sizes.max())).expand(len(sizes), -1)
-        members = torch.where(slots < sizes[:, None], slots, -1).to(features[0].device)
-        x = torch.stack([part[row.clamp(min=0)] for part, row in zip(features, members)])  # noqa: B905
-        numbers = torch.arange(len(graphs), device=members.device)
-        super().__init__(base, x, {"members": members, "graphs": numbers}, call)
+    Attributes:
+        graphs: all of them.
+        features: of the nodes of each.
+    """
 
+    graphs: list[Any]
+    features: list[Tensor]
+
+    moves: ClassVar[Moves] = "graphs"
+
+    @cached_property
     def copies(self) -> Copies:
         numbers = self.context["graphs"].tolist()
-        data = geometric().data.Batch.from_data_list([self._graphs[n] for n in numbers])
+        data = geometric().data.Batch.from_data_list([self.graphs[n] for n in numbers])
         sample, slot = (self.members >= 0).nonzero(as_tuple=True)
-        x = torch.cat([self._features[n] for n in numbers])
+        x = torch.cat([self.features[n] for n in numbers])
         return Copies(data, x, torch.arange(len(x), device=x.device), sample, slot)
 
-    def answers(self, here: Copies, found: Any) -> Any:  # noqa: ARG002  # one row a graph already
-        return found
+    def describe(self) -> str:
+        return self.with_space("features of all nodes of the graph")
 
-    def space_name(self) -> str:
-        return self._named("features of all nodes of the graph")
+
+def over_nodes(
+    clf: Classifier, x: Tensor, nodes: Tensor, around: Surroundings, **more: Any
+) -> OverNodes:
+    """The chosen nodes of a graph, after a comparison with the model on the whole graph."""
+    own = more["own"]
+    members = nodes[:, None] if own else around.fields(nodes, more["hops"]).table(len(nodes))
+    filled = torch.where(members < 0, nodes[:, None], members)
+    base = _in_space(clf, x[nodes] if own else x[filled], {"members": members})
+    variable = OverNodes(**base, features=x, around=around, **more)
+    variable.check_exact()
+    return variable
+
+
+def over_graphs(
+    clf: Classifier, graphs: list[Any], features: list[Tensor], call: Call
+) -> OverGraphs:
+    """Whole graphs, given the features of the nodes of each."""
+    sizes = torch.tensor([len(x) for x in features], device=CPU)
+    slots = torch.arange(int(sizes.max()), device=CPU).expand(len(sizes), -1)
+    members = torch.where(slots < sizes[:, None], slots, -1).to(features[0].device)
+    x = torch.stack([part[row.clamp(min=0)] for part, row in zip(features, members)])  # noqa: B905
+    numbers = torch.arange(len(graphs), device=members.device)
+    base = _in_space(clf, x, {"members": members, "graphs": numbers})
+    return OverGraphs(**base, call=call, graphs=graphs, features=features)
+
+
+def _in_space(clf: Classifier, x: Tensor, context: dict[str, Tensor]) -> dict[str, Any]:
+    """The fields that all variables over features of nodes share."""
+    check_space(clf, padded=bool((context["members"] < 0).any()))
+    coordinates = Coordinates.of(clf.space or Space(), [("x", x)])
+    bare = InSpace(clf, coordinates.start, {"x": x, **context}, ("x",), coordinates)
+    return {field.name: getattr(bare, field.name) for field in fields(bare)}
 
 
 def _part_of(data: Any, node: Tensor, edge: Tensor) -> Any:

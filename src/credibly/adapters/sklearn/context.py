@@ -1,4 +1,4 @@
-"""What every builder of a twin is told, and the words with which it refuses."""
+"""What every builder of a twin needs to know, and how it refuses a model."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from credibly.errors import MissingExtraError, ModelError
+from credibly.types import CPU
 
 SvcOutputs = Literal["soft_minimum", "mean", "probabilities"]
 
 
 @dataclass(frozen=True)
 class Context:
-    """Where in a pipeline we are, and in which precision numbers are kept."""
+    """The current step of a pipeline, and the precision of the twin."""
 
     dtype: torch.dtype
     svc_outputs: SvcOutputs = "soft_minimum"
@@ -27,25 +28,36 @@ class Context:
         return replace(self, path=(*self.path, step))
 
     def name(self, estimator: object) -> str:
-        """The estimator as its owner knows it: by step and class."""
+        """The estimator by its step and class."""
         kind = estimator if isinstance(estimator, str) else type(estimator).__name__
         if not self.path:
             return kind
         steps = " > ".join(repr(step) for step in self.path)
         return f"step {steps} of the pipeline: {kind}"
 
-    def refusal(self, estimator: object, why: str, *, remedy: str) -> ModelError:
+    def refusal(self, estimator: object, why: str, remedy: str) -> ModelError:
         """The error that names the step, says why, and what to do instead."""
         return ModelError(f"{self.name(estimator)}: {why}", remedy=remedy)
 
+    def require(
+        self,
+        holds: bool,  # noqa: FBT001  # reads as a sentence: require(degree > 0, ...)
+        estimator: object,
+        why: str,
+        remedy: str,
+    ) -> None:
+        """Refuse the estimator unless the condition holds."""
+        if not holds:
+            raise self.refusal(estimator, why, remedy)
+
     def tensor(self, values: Any) -> Tensor:
-        """Fitted numbers as a tensor of its own; sparse ones become dense."""
+        """A copy of fitted numbers as a tensor; sparse ones become dense."""
         dense = values.toarray() if hasattr(values, "toarray") else values
-        return torch.tensor(np.asarray(dense, dtype=np.float64), dtype=self.dtype)
+        return torch.tensor(np.asarray(dense, dtype=np.float64), dtype=self.dtype, device=CPU)
 
 
 def require_fitted(estimator: Any, context: Context) -> None:
-    """Raise `ModelError` for an estimator that has not seen data."""
+    """Raise `ModelError` for an estimator that is not fitted, or not on one class per sample."""
     try:
         from sklearn.exceptions import NotFittedError
         from sklearn.utils.validation import check_is_fitted
@@ -54,27 +66,32 @@ def require_fitted(estimator: Any, context: Context) -> None:
     try:
         check_is_fitted(estimator)
     except NotFittedError as error:
-        raise context.refusal(
-            estimator, "it is not fitted", remedy="Call fit(X, y) first."
-        ) from error
-    except TypeError as error:  # not an estimator at all
+        raise context.refusal(estimator, "it is not fitted", "Call fit(X, y) first.") from error
+    except TypeError as error:
         raise context.refusal(
             estimator,
             "it is not a scikit-learn estimator",
-            remedy="Pass a fitted classifier or Pipeline of scikit-learn; for a torch module use "
+            "Pass a fitted classifier or Pipeline of scikit-learn; for a torch module use "
             "credibly.Classifier.",
         ) from error
+    binarizer = getattr(estimator, "_label_binarizer", getattr(estimator, "label_binarizer_", None))
+    context.require(
+        not getattr(binarizer, "y_type_", "").startswith("multilabel"),
+        estimator,
+        "it was fitted on several labels per sample",
+        "Fit one classifier per label, each with one class per sample.",
+    )
 
 
 def missing_sklearn(purpose: str) -> MissingExtraError:
-    """What to say where scikit-learn is not installed."""
+    """The error for an environment without scikit-learn."""
     return MissingExtraError(package="scikit-learn", extra="sklearn", purpose=purpose)
 
 
 def kind_of(estimator: object) -> str:
     """The class name of scikit-learn's own estimators, '' for all others.
 
-    A subclass may compute anything, so that only the very classes are known.
+    A subclass may compute anything, so only scikit-learn's own classes count.
     """
     kind = type(estimator)
     return kind.__name__ if kind.__module__.split(".")[0] == "sklearn" else ""

@@ -3,177 +3,113 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from credibly.adapters.sklearn.context import Context
-from credibly.adapters.sklearn.kernels import SquaredDistance
+from credibly.adapters.sklearn.fixed import Fixed, power
+from credibly.adapters.sklearn.kernels import distance_terms, squared_distance
+
+Both = tuple[Tensor, Tensor]
+"""Covariances with the training points (n, s), and of each sample with itself (n,)."""
 
 
-class Covariance(nn.Module):
-    """Values to the training points (n, s); with oneself (n,)."""
+class Combined(nn.Module):
+    """The sum or product of two covariances, or a power of one."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Covariances with the training points (n, s)."""
-        raise NotImplementedError
+    def __init__(self, function: Callable[..., Tensor], *parts: nn.Module) -> None:
+        super().__init__()
+        self.function, self.parts = function, nn.ModuleList(parts)
 
-    def diagonal(self, x: Tensor) -> Tensor:
-        """Covariance of each sample with itself (n,)."""
-        return torch.ones_like(x[:, 0])
+    def forward(self, x: Tensor) -> Both:
+        cross, own = zip(*(part(x) for part in self.parts), strict=True)
+        return self.function(*cross), self.function(*own)
 
 
-class Stationary(Covariance):
+def _stationary(
+    x: Tensor, shape: Callable[[Tensor], Tensor], scale: Tensor, **terms: Tensor
+) -> Both:
     """A function of the scaled distance that is one at zero."""
-
-    scale: Tensor
-
-    def __init__(self, kernel: Any, points: Tensor, context: Context) -> None:
-        super().__init__()
-        self.register_buffer("scale", context.tensor(kernel.length_scale))
-        self.distance = SquaredDistance(points / self.scale)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.shape_of(self.distance(x / self.scale))
-
-    def shape_of(self, squared: Tensor) -> Tensor:
-        """The kernel as a function of the squared distance."""
-        return (-squared / 2).exp()
+    squared = squared_distance(x / scale, **terms).clamp(min=0)
+    return shape(squared), torch.ones_like(x[:, 0])
 
 
-class Matern(Stationary):
-    """Matern of the four smoothnesses that have a closed form."""
-
-    def __init__(self, kernel: Any, points: Tensor, context: Context) -> None:
-        super().__init__(kernel, points, context)
-        self.smoothness = float(kernel.nu)
-        if self.smoothness not in (0.5, 1.5, 2.5, math.inf):
-            raise context.refusal(
-                kernel,
-                f"nu={kernel.nu} needs a Bessel function, which torch cannot differentiate",
-                remedy="Fit it with nu=0.5, 1.5, 2.5 or inf.",
-            )
-
-    def shape_of(self, squared: Tensor) -> Tensor:
-        if self.smoothness == math.inf:
-            return super().shape_of(squared)
-        root = safe_root(squared * (2 * self.smoothness))
-        factor = torch.ones_like(root)
-        if self.smoothness > 1:
-            factor = factor + root
-        if self.smoothness > 2:
-            factor = factor + root.square() / 3
-        return factor * (-root).exp()
+def _constant(x: Tensor, count: int, cross: float, own: float) -> Both:
+    """The same for all samples, or noise: zero for other samples."""
+    return torch.full_like(x[:, :1], cross).expand(-1, count), torch.full_like(x[:, 0], own)
 
 
-class RationalQuadratic(Stationary):
-    """(1 + d^2 / (2 a l^2))^-a."""
-
-    def __init__(self, kernel: Any, points: Tensor, context: Context) -> None:
-        super().__init__(kernel, points, context)
-        self.power = float(kernel.alpha)
-
-    def shape_of(self, squared: Tensor) -> Tensor:
-        return (1 + squared / (2 * self.power)) ** -self.power
+def _dot_product(x: Tensor, points: Tensor, offset: float) -> Both:
+    return x @ points.T + offset, x.square().sum(1) + offset
 
 
-class Constant(Covariance):
-    """The same for all, or noise: the same for oneself and zero for others."""
-
-    def __init__(self, count: int, cross: float, own: float) -> None:
-        super().__init__()
-        self.count, self.cross, self.own = count, cross, own
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.full_like(x[:, :1], self.cross).expand(-1, self.count)
-
-    def diagonal(self, x: Tensor) -> Tensor:
-        return torch.full_like(x[:, 0], self.own)
+def _gaussian(squared: Tensor) -> Tensor:
+    return (-squared / 2).exp()
 
 
-class DotProduct(Covariance):
-    """s^2 + x.y."""
-
-    points: Tensor
-
-    def __init__(self, kernel: Any, points: Tensor) -> None:
-        super().__init__()
-        self.offset = float(kernel.sigma_0) ** 2
-        self.register_buffer("points", points)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x @ self.points.T + self.offset
-
-    def diagonal(self, x: Tensor) -> Tensor:
-        return x.square().sum(1) + self.offset
+def _matern(squared: Tensor, smoothness: float) -> Tensor:
+    root = _safe_root(squared * (2 * smoothness))
+    factor = torch.ones_like(root)
+    if smoothness > 1:
+        factor = factor + root
+    if smoothness > 2:
+        factor = factor + root.square() / 3
+    return factor * (-root).exp()
 
 
-class Pair(Covariance):
-    """Sum or product of two."""
-
-    def __init__(self, first: Covariance, second: Covariance, *, product: bool) -> None:
-        super().__init__()
-        self.first, self.second, self.product = first, second, product
-
-    def _combine(self, left: Tensor, right: Tensor) -> Tensor:
-        return left * right if self.product else left + right
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self._combine(self.first(x), self.second(x))
-
-    def diagonal(self, x: Tensor) -> Tensor:
-        return self._combine(self.first.diagonal(x), self.second.diagonal(x))
+def _rational(squared: Tensor, power: float) -> Tensor:
+    return (1 + squared / (2 * power)) ** -power
 
 
-class Power(Covariance):
-    """Another one to a power."""
-
-    def __init__(self, base: Covariance, exponent: float) -> None:
-        super().__init__()
-        self.base = base
-        self.exponent = int(exponent) if float(exponent).is_integer() else exponent
-
-    def forward(self, x: Tensor) -> Tensor:
-        values: Tensor = self.base(x)
-        return values**self.exponent
-
-    def diagonal(self, x: Tensor) -> Tensor:
-        return self.base.diagonal(x) ** self.exponent
-
-
-def safe_root(squared: Tensor) -> Tensor:
+def _safe_root(squared: Tensor) -> Tensor:
     """The square root, with the derivative zero at zero in place of infinity."""
     positive = squared > 0
     return torch.where(positive, torch.where(positive, squared, 1.0).sqrt(), 0.0)
 
 
-_STATIONARY: dict[str, type[Stationary]] = {
-    "RBF": Stationary,
-    "Matern": Matern,
-    "RationalQuadratic": RationalQuadratic,
-}
-
-
-def build_covariance(kernel: Any, points: Tensor, context: Context) -> Covariance:
-    """The twin of a fitted kernel, whose parts may be nested."""
+def _shape(kernel: Any, context: Context) -> Callable[[Tensor], Tensor]:
+    """A stationary kernel as a function of the squared distance in units of its length scale."""
     kind = type(kernel).__name__
-    if kind in _STATIONARY:
-        return _STATIONARY[kind](kernel, points, context)
+    if kind == "RationalQuadratic":
+        return partial(_rational, power=float(kernel.alpha))
+    smoothness = float(kernel.nu) if kind == "Matern" else math.inf
+    context.require(
+        smoothness in (0.5, 1.5, 2.5, math.inf),
+        kernel,
+        f"nu={smoothness} needs a Bessel function, which torch cannot differentiate",
+        "Fit it with nu=0.5, 1.5, 2.5 or inf.",
+    )
+    return _gaussian if smoothness == math.inf else partial(_matern, smoothness=smoothness)
+
+
+def build_covariance(kernel: Any, points: Tensor, context: Context) -> nn.Module:
+    """The twin of a fitted kernel, which may be nested; it returns `Both`."""
+    kind, count = type(kernel).__name__, len(points)
+    if kind in ("RBF", "Matern", "RationalQuadratic"):
+        scale = context.tensor(kernel.length_scale)
+        function = partial(_stationary, shape=_shape(kernel, context))
+        return Fixed(function, scale=scale, **distance_terms(points / scale))
     if kind in ("Sum", "Product"):
         parts = [build_covariance(part, points, context) for part in (kernel.k1, kernel.k2)]
-        return Pair(*parts, product=kind == "Product")
+        return Combined(operator.mul if kind == "Product" else operator.add, *parts)
     if kind == "Exponentiation":
-        return Power(build_covariance(kernel.kernel, points, context), kernel.exponent)
+        base = build_covariance(kernel.kernel, points, context)
+        return Combined(power(kernel.exponent), base)
     if kind == "ConstantKernel":
-        return Constant(len(points), kernel.constant_value, kernel.constant_value)
+        value = kernel.constant_value
+        return Fixed(partial(_constant, count=count, cross=value, own=value))
     if kind == "WhiteKernel":
-        return Constant(len(points), 0.0, kernel.noise_level)
-    if kind == "DotProduct":
-        return DotProduct(kernel, points)
-    raise context.refusal(
+        return Fixed(partial(_constant, count=count, cross=0.0, own=kernel.noise_level))
+    context.require(
+        kind == "DotProduct",
         kernel,
         "this kernel of a Gaussian process has no twin",
-        remedy="Use RBF, Matern, RationalQuadratic, DotProduct, ConstantKernel and WhiteKernel, "
+        "Use RBF, Matern, RationalQuadratic, DotProduct, ConstantKernel and WhiteKernel, "
         "their sums, products and powers.",
     )
+    return Fixed(partial(_dot_product, offset=float(kernel.sigma_0) ** 2), points=points)

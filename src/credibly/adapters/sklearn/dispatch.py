@@ -1,11 +1,10 @@
-"""Which class of scikit-learn becomes which module, and why some cannot."""
+"""Which class of scikit-learn becomes which module, and why some have none."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,34 +13,30 @@ from credibly.adapters.sklearn.compounds import calibrated, one_versus_rest, sof
 from credibly.adapters.sklearn.context import Context, kind_of, require_fitted
 from credibly.adapters.sklearn.gaussian_process import gaussian_process
 from credibly.adapters.sklearn.heads import Chain, Head
-from credibly.adapters.sklearn.neural import kernel_ridge, multilayer_perceptron
-from credibly.adapters.sklearn.support_vectors import support_vectors
-from credibly.adapters.sklearn.transforms import ENCODE, TRANSFORMS, Select
+from credibly.adapters.sklearn.kernel_machines import kernel_ridge, support_vectors
+from credibly.adapters.sklearn.transforms import ENCODE, TRANSFORMS, select
 from credibly.errors import ModelError
 
 HEADS: dict[str, Callable[[Any, Context], Head]] = {
     "LogisticRegression": linear.logistic_regression,
     "LogisticRegressionCV": linear.logistic_regression,
     "SGDClassifier": linear.sgd,
-    "Perceptron": linear.hinged,
-    "PassiveAggressiveClassifier": linear.hinged,
-    "RidgeClassifier": linear.hinged,
-    "RidgeClassifierCV": linear.hinged,
+    "Perceptron": linear.hinge_head,
+    "PassiveAggressiveClassifier": linear.hinge_head,
+    "RidgeClassifier": linear.hinge_head,
+    "RidgeClassifierCV": linear.hinge_head,
     "LinearSVC": linear.linear_svc,
-    "LinearDiscriminantAnalysis": linear.linear_discriminant,
+    "LinearDiscriminantAnalysis": linear.softmax_head,
     "QuadraticDiscriminantAnalysis": linear.quadratic_discriminant,
     "GaussianNB": linear.gaussian_naive_bayes,
     "SVC": support_vectors,
     "NuSVC": support_vectors,
     "GaussianProcessClassifier": gaussian_process,
-    "MLPClassifier": multilayer_perceptron,
+    "MLPClassifier": linear.multilayer_perceptron,
     "KernelRidge": kernel_ridge,
-}
-
-_COMPOUNDS = {
-    "OneVsRestClassifier": one_versus_rest,
-    "VotingClassifier": soft_vote,
-    "CalibratedClassifierCV": calibrated,
+    "OneVsRestClassifier": lambda model, context: one_versus_rest(model, context, build_head),
+    "VotingClassifier": lambda model, context: soft_vote(model, context, build_head),
+    "CalibratedClassifierCV": lambda model, context: calibrated(model, context, build_head),
 }
 
 _INSIDE = {
@@ -53,8 +48,6 @@ _INSIDE = {
 }
 
 _FLAT = ("Tree", "Forest", "Boosting", "AdaBoost", "Bagging", "Neighbors", "NearestCentroid")
-
-
 _WHY_FLAT = "it is piecewise constant: no gradient says where to move an input"
 
 _OTHERS = (
@@ -71,14 +64,14 @@ def refuse_flat(kind: str) -> None:
 
 
 def inside_of(kind: str) -> str | None:
-    """The attribute in which a search or a freezer keeps its fitted model."""
+    """The attribute in which a search or a frozen estimator keeps its fitted model."""
     return _INSIDE.get(kind)
 
 
 def unwrapped(estimator: Any) -> Any:
-    """The fitted model inside a search or a freezer."""
-    while kind_of(estimator) in _INSIDE:
-        inner = getattr(estimator, _INSIDE[kind_of(estimator)], None)
+    """The fitted model inside a search or a frozen estimator."""
+    while (inside := inside_of(kind_of(estimator))) is not None:
+        inner = getattr(estimator, inside, None)
         if inner is None:
             return estimator
         estimator = inner
@@ -88,14 +81,12 @@ def unwrapped(estimator: Any) -> Any:
 def build_head(estimator: Any, context: Context) -> Head:
     """The twin of a fitted classifier, however it is wrapped."""
     estimator = unwrapped(estimator)
-    if kind_of(estimator) == "Pipeline":
-        return _pipeline(estimator, context)
     kind = kind_of(estimator)
-    if kind not in HEADS and kind not in _COMPOUNDS:
+    if kind == "Pipeline":
+        return _pipeline(estimator, context)
+    if kind not in HEADS:
         raise _no_twin(estimator, context)
     require_fitted(estimator, context)
-    if kind in _COMPOUNDS:
-        return _COMPOUNDS[kind](estimator, context, build_head)
     return HEADS[kind](estimator, context)
 
 
@@ -108,28 +99,24 @@ def build_transform(model: Any, context: Context) -> nn.Module:
     if kind == "Pipeline":
         parts = [build_transform(step, context.inside(name)) for name, step in model.steps]
         return nn.Sequential(*parts)
-    if kind in ("ColumnTransformer", "FeatureUnion"):
-        require_fitted(model, context)
-        return _side_by_side(model, context)
-    selects = kind and hasattr(model, "get_support")
-    if kind not in TRANSFORMS and not selects:
+    selects = bool(kind) and hasattr(model, "get_support")
+    together = kind in ("ColumnTransformer", "FeatureUnion")
+    if not (selects or together or kind in TRANSFORMS):
         raise _no_transform(model, context)
     require_fitted(model, context)
-    if selects:
-        return Select(model.get_support(indices=True))
-    return TRANSFORMS[kind](model, context)
+    if together:
+        return _side_by_side(model, context)
+    return select(model.get_support(indices=True)) if selects else TRANSFORMS[kind](model, context)
 
 
 def _pipeline(model: Any, context: Context) -> Head:
     *before, (name, last) = model.steps
+    inside = context.inside(name)
+    ends = last is not None and not isinstance(last, str)
+    inside.require(ends, "passthrough", "no classifier", "End the pipeline with a classifier.")
     # the last step first: that it is a tree matters more than what comes before it
-    if last is None or isinstance(last, str):
-        raise context.inside(name).refusal(
-            "passthrough", "no classifier", remedy="End the pipeline with a classifier."
-        )
-    head = build_head(last, context.inside(name))
-    transforms = [build_transform(step, context.inside(title)) for title, step in before]
-    return Chain(transforms, head)
+    head = build_head(last, inside)
+    return Chain([build_transform(step, context.inside(title)) for title, step in before], head)
 
 
 class SideBySide(nn.Module):
@@ -148,74 +135,47 @@ class SideBySide(nn.Module):
 
 
 def _side_by_side(model: Any, context: Context) -> nn.Module:
+    union = kind_of(model) == "FeatureUnion"
+    listed = model.transformer_list if union else [entry[:2] for entry in model.transformers_]
+    # scikit-learn's own record of the columns, however they were named at fit
+    columns = {} if union else model._transformer_to_input_indices  # noqa: SLF001
     weights = model.transformer_weights or {}
     parts, factors = [], []
-    union = kind_of(model) == "FeatureUnion"
-    listed = [(n, t, None) for n, t in model.transformer_list] if union else model.transformers_
-    for name, transform, columns in listed:
-        if isinstance(transform, str) and transform == "drop":
+    for name, transform in listed:
+        empty = not union and len(columns[name]) == 0  # scikit-learn leaves it unfitted
+        if empty or (isinstance(transform, str) and transform == "drop"):
             continue
-        chosen = None if columns is None else _positions(model, columns)
-        if chosen is not None and len(chosen) == 0:
-            continue  # scikit-learn leaves the transform of no columns unfitted
         part = build_transform(transform, context.inside(name))
-        part = part if chosen is None else nn.Sequential(Select(chosen), part)
-        parts.append(part)
+        parts.append(part if union else nn.Sequential(select(columns[name]), part))
         factors.append(float(weights.get(name, 1.0)))
-    if not parts:
-        raise context.refusal(model, "it keeps no columns", remedy="Name some columns to keep.")
+    context.require(bool(parts), model, "it keeps no columns", "Name some columns to keep.")
     return SideBySide(parts, context.tensor(factors))
-
-
-def _positions(model: Any, columns: Any) -> Any:
-    """Numbers of the columns, however they were named at fit."""
-    everything = np.arange(model.n_features_in_)
-    if isinstance(columns, slice) and (
-        isinstance(columns.start, str) or isinstance(columns.stop, str)
-    ):
-        names = list(model.feature_names_in_)
-        first = 0 if columns.start is None else names.index(columns.start)
-        last = len(names) if columns.stop is None else names.index(columns.stop) + 1
-        return everything[first:last]
-    if isinstance(columns, slice):
-        return everything[columns]
-    listed = np.atleast_1d(np.asarray(columns))
-    if listed.dtype.kind in "OUST":
-        names = list(model.feature_names_in_)
-        return np.array([names.index(name) for name in listed])
-    return everything[listed] if len(listed) else everything[:0]
 
 
 def _no_twin(estimator: Any, context: Context) -> Exception:
     kind = type(estimator).__name__
-    if kind_of(estimator) in _INSIDE:
-        return context.refusal(
-            estimator,
-            "it holds no fitted model",
-            remedy="Call fit(X, y) first; a search must have refit=True.",
-        )
+    if inside_of(kind_of(estimator)) is not None:
+        remedy = "Call fit(X, y) first; a search must have refit=True."
+        return context.refusal(estimator, "it holds no fitted model", remedy)
+    bases = [base.__name__ for base in type(estimator).__mro__ if base.__name__ in HEADS]
+    why = "it has no twin"
     if any(word in kind for word in _FLAT):
         why = _WHY_FLAT
+    elif not kind_of(estimator) and bases:
+        why = f"a subclass of {bases[0]} may compute something else"
     elif not kind_of(estimator):
-        known = [base.__name__ for base in type(estimator).__mro__ if base.__name__ in HEADS]
-        why = (
-            f"a subclass of {known[0]} may compute something else"
-            if known
-            else "it is not one of scikit-learn's own classes"
-        )
-    else:
-        why = "it has no twin"
-    return context.refusal(estimator, why, remedy=_OTHERS)
+        why = "it is not one of scikit-learn's own classes"
+    return context.refusal(estimator, why, _OTHERS)
 
 
 def _no_transform(model: Any, context: Context) -> Exception:
     if type(model).__name__.endswith("Encoder"):
         why = "a category has no gradient: nothing says where to move it"
-        return context.refusal(model, why, remedy=ENCODE)
+        return context.refusal(model, why, ENCODE)
     return context.refusal(
         model,
         "this transform has no twin",
-        remedy=f"Those that have one: {', '.join(sorted(TRANSFORMS))}, feature selection, "
-        "ColumnTransformer, FeatureUnion and Pipeline. Transform the data before the model, and "
-        "profiles are then made in the transformed space.",
+        f"These have one: {', '.join(sorted(TRANSFORMS))}, feature selection, ColumnTransformer, "
+        "FeatureUnion and Pipeline. Transform the data before the model; profiles are then made "
+        "in the transformed space.",
     )

@@ -19,16 +19,20 @@ class Head(nn.Module):
 
     Attributes:
         loss: name of the loss that fits the outputs.
-        source: what it is the twin of, for messages.
+        source: name of the scikit-learn model, for messages.
+        least: smallest probability whose logarithm is taken; None for the smallest float.
     """
+
+    least: float | None = None
 
     def __init__(self, source: str, loss: str) -> None:
         super().__init__()
         self.source, self.loss = source, loss
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs of which the profile is made."""
-        raise NotImplementedError
+        """Outputs for the profile: log-probabilities, or their difference for two classes."""
+        logs = safe_log(self.predict_proba(x), self.least)
+        return logs if logs.shape[1] > 2 else logs[:, 1:] - logs[:, :1]
 
     def decision_function(self, x: Tensor) -> Tensor:  # noqa: ARG002
         """What `decision_function` of the model gives, as (n, m)."""
@@ -46,30 +50,28 @@ class Head(nn.Module):
 
 
 class ScoreHead(Head):
-    """Outputs that are the decision function itself; probabilities by a link, if there is one."""
+    """Outputs that are scores; probabilities by a link, if there is one.
 
-    def __init__(self, source: str, loss: str, scores: nn.Module, link: Link | None) -> None:
+    `decides` says whether the model has a decision function, which is then these scores.
+    """
+
+    def __init__(
+        self, source: str, loss: str, scores: nn.Module, link: Link | None, *, decides: bool = True
+    ) -> None:
         super().__init__(source, loss)
-        self.scores, self.link = scores, link
+        self.scores, self.link, self.decides = scores, link, decides
 
     def forward(self, x: Tensor) -> Tensor:
         values: Tensor = self.scores(x)
         return values
 
     def decision_function(self, x: Tensor) -> Tensor:
-        return self.forward(x)
+        return self.forward(x) if self.decides else super().decision_function(x)
 
     def predict_proba(self, x: Tensor) -> Tensor:
         if self.link is None:
             raise self._lacks("predict_proba")
         return link_probabilities(self.forward(x), self.link)
-
-
-class UnscoredHead(ScoreHead):
-    """The same for models that have probabilities but no decision function."""
-
-    def decision_function(self, x: Tensor) -> Tensor:  # noqa: ARG002
-        raise self._lacks("decision_function")
 
 
 class Chain(Head):
@@ -97,6 +99,14 @@ def link_probabilities(scores: Tensor, link: Link) -> Tensor:
     if link == "softmax":
         return functional.softmax(scores, dim=1)
     return functional.softmax(functional.logsigmoid(scores), dim=1)  # sigmoids, normalised
+
+
+def normalised(each: Tensor) -> Tensor:
+    """Probabilities (n, K) from separate ones (n, K), or from those of the second class (n, 1)."""
+    if each.shape[1] == 1:
+        return torch.cat([1 - each, each], dim=1)
+    total = each.sum(1, keepdim=True)
+    return each / torch.where(total == 0, 1.0, total)
 
 
 def safe_log(probabilities: Tensor, least: float | None = None) -> Tensor:

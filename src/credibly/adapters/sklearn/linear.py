@@ -1,4 +1,4 @@
-"""Models that are linear in their features, and two that are quadratic."""
+"""Models of affine layers, and two with quadratic log posteriors."""
 
 from __future__ import annotations
 
@@ -7,126 +7,106 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from credibly.adapters.sklearn.context import Context
-from credibly.adapters.sklearn.heads import Head, Link, ScoreHead, UnscoredHead
+from credibly.adapters.sklearn.fixed import Fixed, affine
+from credibly.adapters.sklearn.heads import Head, Link, ScoreHead
 
-
-class Affine(nn.Module):
-    """W x + b."""
-
-    weight: Tensor
-    bias: Tensor
-
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("weight", weight)
-        self.register_buffer("bias", bias.reshape(-1).expand(len(weight)).clone())
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.linear(x, self.weight, self.bias)
+_ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "identity": nn.Identity,
+    "logistic": nn.Sigmoid,
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+}
 
 
 def linear_head(model: Any, context: Context, loss: str, link: Link | None) -> Head:
     """A head from `coef_` and `intercept_`."""
-    refuse_many_labels(model, context)
     weight = context.tensor(model.coef_)
     weight = weight.reshape(1, -1) if weight.dim() == 1 else weight
-    scores = Affine(weight, context.tensor(model.intercept_))
+    scores = affine(weight, context.tensor(model.intercept_))
     return ScoreHead(context.name(model), loss, scores, link)
+
+
+def softmax_head(model: Any, context: Context) -> Head:
+    """Log posteriors up to a constant."""
+    return linear_head(model, context, "cross_entropy", "softmax")
+
+
+def logistic_head(model: Any, context: Context) -> Head:
+    """One logit per class against the rest."""
+    return linear_head(model, context, "logistic", "one_versus_rest")
+
+
+def hinge_head(model: Any, context: Context) -> Head:
+    """Targets or margins of +1 and -1, one versus rest."""
+    return linear_head(model, context, "one_versus_rest_hinge", None)
 
 
 def logistic_regression(model: Any, context: Context) -> Head:
     """K logits of a softmax, or one logit; older versions could also fit one versus rest."""
     kind = getattr(model, "multi_class", "auto")
     several = len(model.classes_) > 2
-    if kind == "multinomial" and not several:
-        raise context.refusal(
-            model,
-            "multi_class='multinomial' with two classes doubles the logit",
-            remedy="Fit it with the default multi_class.",
-        )
+    why = "multi_class='multinomial' with two classes doubles the logit"
+    remedy = "Fit it with the default multi_class."
+    context.require(several or kind != "multinomial", model, why, remedy)
     separate = several and (kind == "ovr" or model.solver == "liblinear")
-    if separate:
-        return linear_head(model, context, "logistic", "one_versus_rest")
-    return linear_head(model, context, "cross_entropy", "softmax")
+    return logistic_head(model, context) if separate else softmax_head(model, context)
 
 
 def sgd(model: Any, context: Context) -> Head:
     """One versus rest throughout; only log_loss has a smooth probability."""
-    if model.loss == "log_loss":
-        return linear_head(model, context, "logistic", "one_versus_rest")
-    return hinged(model, context)
-
-
-def hinged(model: Any, context: Context) -> Head:
-    """Targets or margins of +1 and -1, one versus rest."""
-    return linear_head(model, context, "one_versus_rest_hinge", None)
+    return (logistic_head if model.loss == "log_loss" else hinge_head)(model, context)
 
 
 def linear_svc(model: Any, context: Context) -> Head:
     """One versus rest, or all classes at once (Crammer and Singer)."""
-    joint = model.multi_class == "crammer_singer"
-    return linear_head(model, context, "hinge" if joint else "one_versus_rest_hinge", None)
-
-
-def linear_discriminant(model: Any, context: Context) -> Head:
-    """Log posteriors up to a constant."""
-    return linear_head(model, context, "cross_entropy", "softmax")
-
-
-class Quadratic(nn.Module):
-    """b_k - |A_k (x - m_k)|^2 / 2 for every class; the difference where there are two."""
-
-    factors: Tensor  # (K, d, r)
-    means: Tensor  # (K, d)
-    bias: Tensor  # (K,)
-
-    def __init__(self, factors: Tensor, means: Tensor, bias: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("factors", factors)
-        self.register_buffer("means", means)
-        self.register_buffer("bias", bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        white = torch.einsum("nkd,kdr->nkr", x[:, None] - self.means, self.factors)
-        values = self.bias - white.square().sum(2) / 2
-        return values if values.shape[1] > 2 else values[:, 1:] - values[:, :1]
+    if model.multi_class == "crammer_singer":
+        return linear_head(model, context, "hinge", None)
+    return hinge_head(model, context)
 
 
 def quadratic_discriminant(model: Any, context: Context) -> Head:
-    """Log posteriors of one full Gaussian a class."""
-    if not hasattr(model, "rotations_") or not hasattr(model, "scalings_"):
-        raise context.refusal(
-            model, "its covariances are not kept as rotations", remedy="Use solver='svd'."
-        )
+    """Log posteriors of one full Gaussian per class."""
+    kept = hasattr(model, "rotations_") and hasattr(model, "scalings_")
+    why = "its covariances are not kept as rotations"
+    context.require(kept, model, why, "Fit it with solver='svd'.")
     rank = max(len(scaling) for scaling in model.scalings_)
-    parts = [
+    factors = [
         np.pad(rotation / np.sqrt(scaling), ((0, 0), (0, rank - len(scaling))))
         for rotation, scaling in zip(model.rotations_, model.scalings_, strict=True)
     ]
     bias = [-np.log(scaling).sum() / 2 for scaling in model.scalings_] + np.log(model.priors_)
-    scores = Quadratic(
-        context.tensor(np.stack(parts)), context.tensor(model.means_), context.tensor(bias)
-    )
-    return ScoreHead(context.name(model), "cross_entropy", scores, "softmax")
+    return _gaussian_head(model, context, factors, model.means_, bias)
 
 
 def gaussian_naive_bayes(model: Any, context: Context) -> Head:
-    """Log posteriors of one diagonal Gaussian a class."""
-    factors = np.stack([np.diag(1 / np.sqrt(variances)) for variances in model.var_])
+    """Log posteriors of one diagonal Gaussian per class."""
+    factors = [np.diag(1 / np.sqrt(variances)) for variances in model.var_]
     bias = np.log(model.class_prior_) - np.log(2 * np.pi * model.var_).sum(1) / 2
-    scores = Quadratic(context.tensor(factors), context.tensor(model.theta_), context.tensor(bias))
-    return UnscoredHead(context.name(model), "cross_entropy", scores, "softmax")
+    return _gaussian_head(model, context, factors, model.theta_, bias, decides=False)
 
 
-def refuse_many_labels(model: Any, context: Context) -> None:
-    """One class a sample is what a profile is about."""
-    binarizer = getattr(model, "_label_binarizer", None)
-    if getattr(binarizer, "y_type_", "").startswith("multilabel"):
-        raise context.refusal(
-            model,
-            "it was fitted on several labels a sample",
-            remedy="Fit one classifier a label, with one class a sample each.",
-        )
+def _gaussian_head(
+    model: Any, context: Context, factors: Any, means: Any, bias: Any, *, decides: bool = True
+) -> Head:
+    values = {"factors": np.stack(factors), "means": means, "bias": bias}
+    scores = Fixed(_log_posteriors, **{name: context.tensor(v) for name, v in values.items()})
+    return ScoreHead(context.name(model), "cross_entropy", scores, "softmax", decides=decides)
+
+
+def _log_posteriors(x: Tensor, factors: Tensor, means: Tensor, bias: Tensor) -> Tensor:
+    """b_k - |A_k (x - m_k)|^2 / 2 for every class; the difference for two."""
+    white = torch.einsum("nkd,kdr->nkr", x[:, None] - means, factors)
+    values = bias - white.square().sum(2) / 2
+    return values if values.shape[1] > 2 else values[:, 1:] - values[:, :1]
+
+
+def multilayer_perceptron(model: Any, context: Context) -> Head:
+    """The logits of an MLPClassifier, before the last activation."""
+    layers: list[nn.Module] = []
+    for weight, bias in zip(model.coefs_, model.intercepts_, strict=True):
+        layers += [affine(context.tensor(weight).T.contiguous(), context.tensor(bias))]
+        layers += [_ACTIVATIONS[model.activation]()]
+    net = nn.Sequential(*layers[:-1])
+    return ScoreHead(context.name(model), "cross_entropy", net, "softmax", decides=False)

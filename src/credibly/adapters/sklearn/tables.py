@@ -1,99 +1,95 @@
-"""What people pass as X: arrays, lists and tables, with the names their columns had at fit."""
+"""What users pass as X: arrays, lists and tables, whose columns may have names."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from credibly._validation import require
 from credibly.errors import InvalidArgumentError
-from credibly.types import is_table, table_numbers
+from credibly.model.frames import is_table, table_numbers
+
+Names = tuple[str, ...] | None
+_require = partial(require, argument="X")
+
+
+def refuse_sparse(x: Any) -> None:
+    """Raise for a sparse matrix."""
+    _require(
+        isinstance(x, np.ndarray) or not hasattr(x, "toarray"),
+        expected="a dense matrix or table",
+        got=f"a sparse {type(x).__name__}",
+        remedy="Convert it: X.toarray(). Profiles move every feature, also those at zero.",
+    )
 
 
 def as_matrix(
-    x: Any,
-    *,
-    features: int,
-    names: tuple[str, ...] | None,
-    dtype: torch.dtype,
-    gaps: bool = False,
+    x: Any, *, features: int, names: Names, dtype: torch.dtype, gaps: bool = False
 ) -> Tensor:
-    """A tensor (n, features), with NaN only if `gaps` says so; other things are errors."""
-    if hasattr(x, "toarray") and not isinstance(x, np.ndarray):
-        raise _wrong("a dense matrix", "a sparse matrix", "Convert it: X.toarray().")
-    _check_names(x, names)
-    if isinstance(x, Tensor):
-        values = x.detach().to(dtype)
-    else:
-        values = torch.as_tensor(_numbers(x)).to(dtype)
-    if values.dim() != 2:
-        raise _wrong(
-            "a table (n, features)",
-            f"shape {tuple(values.shape)}",
-            "For one sample pass X.reshape(1, -1).",
-        )
-    if values.shape[1] != features:
-        raise _wrong(
-            f"{features} features, as at fit",
-            f"X has {values.shape[1]} features",
-            "Pass the columns that the model was fitted on.",
-        )
-    if not gaps and not bool(torch.isfinite(values).all()):
-        raise _wrong(
-            "numbers without gaps",
-            f"NaN or infinity in {_places(values, names)}",
-            "Fill the gaps first: a missing value cannot be moved.",
-        )
+    """A tensor (n, features), with missing values only if `gaps`; other things are errors."""
+    refuse_sparse(x)
+    if names is not None and hasattr(x, "columns"):
+        check_columns(x.columns, names)
+    values = (x.detach() if isinstance(x, Tensor) else torch.as_tensor(_numbers(x))).to(dtype)
+    _require(
+        values.dim() == 2 and values.shape[1] == features,
+        expected=f"a table (n, {features}), with the features of the fit",
+        got=f"shape {tuple(values.shape)}",
+        remedy="Pass the columns that the model was fitted on; one sample as X.reshape(1, -1).",
+    )
+    _require(
+        gaps or bool(torch.isfinite(values).all()),
+        expected="numbers without missing values",
+        got=f"NaN or infinity in {_non_finite_places(values, names)}",
+        remedy="Fill in missing values first: they cannot be moved.",
+    )
     return values
 
 
-def _places(values: Tensor, names: tuple[str, ...] | None) -> str:
-    """The first few rows and columns without a finite number, in words."""
+def _non_finite_places(values: Tensor, names: Names) -> str:
+    """The first few rows and columns without a finite number."""
     found = (~torch.isfinite(values)).nonzero().tolist()
-    shown = [
-        f"row {row}, column {column if names is None else repr(names[column])}"
-        for row, column in found[:3]
-    ]
+    shown = [f"row {row}, column {repr(names[k]) if names else k}" for row, k in found[:3]]
     more = len(found) - len(shown)
     return "; ".join(shown) + (f"; and {more} more places" if more else "")
 
 
 def _numbers(x: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
     array = np.asarray(x)
-    if array.dtype.kind == "c":
-        raise _wrong("real numbers", "Complex data not supported", "Pass real features.")
+    _require(
+        array.dtype.kind != "c",
+        expected="real numbers",
+        got="Complex data not supported",  # the words that scikit-learn's own checks look for
+        remedy="Pass real features.",
+    )
     try:
         # a copy: tables may be read-only
         return table_numbers(x) if is_table(x) else np.array(array, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise _wrong(
-            "numbers",
-            f"values of type {array.dtype} such as {array.reshape(-1)[0]!r}",
-            "Encode categories and text as numbers before the model is fitted.",
+        raise InvalidArgumentError(
+            "X",
+            expected="numbers",
+            got=f"values of type {array.dtype} such as {array.reshape(-1)[0]!r}",
+            remedy="Encode categories and text as numbers before the model is fitted.",
         ) from error
 
 
-def _check_names(x: Any, names: tuple[str, ...] | None) -> None:
-    columns = getattr(x, "columns", None)
-    if names is None or columns is None:
+def check_columns(found: Sequence[object], names: tuple[str, ...], argument: str = "X") -> None:
+    """Raise unless the columns are those of the fit, in their order."""
+    columns = tuple(str(column) for column in found)
+    if columns == names:
         return
-    found = tuple(str(column) for column in columns)
-    if found == names:
-        return
-    if set(found) == set(names):
-        got = f"the same columns in another order: {', '.join(found[:5])}, ..."
-    else:
-        missing = [name for name in names if name not in found][:5]
-        extra = [name for name in found if name not in names][:5]
-        got = f"missing {missing}, unknown {extra}"
-    raise _wrong(
-        f"the columns of the fit, in their order: {', '.join(names[:5])}, ...",
-        got,
-        "Pass X[list(model.feature_names_in_)].",
+    missing = [name for name in names if name not in columns][:5]
+    unknown = [name for name in columns if name not in names][:5]
+    order = f"the same columns in another order: {', '.join(columns[:5])}, ..."
+    raise InvalidArgumentError(
+        argument,
+        expected=f"the columns of the fit, in their order: {', '.join(names[:5])}, ...",
+        got=f"missing {missing}, unknown {unknown}" if missing or unknown else order,
+        remedy="Pass the columns of table[list(model.feature_names_in_)].",
     )
-
-
-def _wrong(expected: str, got: str, remedy: str) -> InvalidArgumentError:
-    return InvalidArgumentError("X", expected=expected, got=got, remedy=remedy)

@@ -1,0 +1,87 @@
+"""The base of all readers of inputs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Literal
+
+from torch import Tensor
+
+from credibly._validation import require, whole_number
+from credibly.errors import FileFormatError
+from credibly.model.classifier import Classifier
+
+Ids = list[int] | list[str] | list[str | None] | list[int | None]
+
+ARRAYS = (".npy", ".npz", ".safetensors")
+TABLES = (".csv", ".tsv", ".parquet")
+
+
+class Source(ABC):
+    """Rows of inputs on disk. Only the rows asked for are held in memory.
+
+    Attributes:
+        path: the file or folder.
+        kind: the format, in a word.
+        shape: shape of one input.
+        id_type: 'int64' or 'string'.
+        files: whether every row is a file, so that a row of NaN is a file that cannot be read.
+    """
+
+    path: Path
+    kind: str
+    shape: tuple[int, ...]
+    id_type: Literal["int64", "string"] = "int64"
+    files: bool = False
+    _rows: int
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def read(self, start: int, stop: int) -> tuple[Ids, Tensor]:
+        """Return ids and inputs (n, ...) of the rows start <= row < stop; `stop` may be too large.
+
+        Rows that cannot be read as numbers are NaN.
+        """
+        first, last = whole_number(start), whole_number(stop)
+        rows, wanted = len(self), "whole numbers with 0 <= start <= stop"
+        good = first is not None and last is not None and 0 <= first <= last
+        require(good, "start, stop", wanted, f"{start!r}, {stop!r}", f"There are {rows} rows.")
+        return self._take(min(first or 0, rows), min(last or 0, rows))
+
+    @abstractmethod
+    def _take(self, start: int, stop: int) -> tuple[Ids, Tensor]:
+        """Return the rows of a range that lies inside."""
+
+    def for_model(self, clf: Classifier) -> Source:  # noqa: ARG002
+        """Return the same rows with the columns in the model's order, if it knows them by name.
+
+        A table whose columns are not those of the model (of its fit, or of its `Space`) is refused.
+        Arrays and images have no names and stay as they are.
+        """
+        return self
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of the bytes on disk, in hex."""
+
+    @abstractmethod
+    def options(self) -> dict[str, object]:
+        """Return the options of the reader, and what it chose."""
+
+    def describe(self) -> dict[str, object]:
+        """Return what is read and how, as JSON can hold it."""
+        return {
+            "kind": self.kind,
+            "name": self.path.name,
+            "rows": len(self),
+            "shape": list(self.shape),
+            **self.options(),
+        }
+
+    def _limit(self, rows: int, limit: int | None) -> None:
+        """Set the number of rows; refuse an empty source."""
+        if rows < 1:
+            raise FileFormatError(f"{self.path}: holds no rows.")
+        self._rows = rows if limit is None else min(rows, limit)

@@ -1,0 +1,59 @@
+"""Dataclasses of tensors with one row per sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import Field, fields
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+
+class Rows:
+    """A dataclass whose tensors, and whose parts that have a `select`, have one row per sample.
+
+    Other values, and fields that are None, stay as they are.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def select(self, rows: Tensor | slice) -> Self:
+        """The chosen samples."""
+        return type(self)(**{name: _rows_of(value, rows) for name, value in self._parts().items()})
+
+    def copy(self) -> Self:
+        """The same values in tensors of their own."""
+        return type(self)(
+            **{n: v.clone() if isinstance(v, Tensor) else v for n, v in self._parts().items()}
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
+        """All samples of the parts; a field that one of them lacks is None."""
+        together = {f.name: [vars(part)[f.name] for part in parts] for f in fields(cls)}
+        return cls(**{name: _joined(values) for name, values in together.items()})
+
+    def _parts(self) -> dict[str, Any]:
+        return {f.name: vars(self)[f.name] for f in fields(self)}
+
+
+def spread(values: Tensor, rows: Tensor, filling: float = torch.nan) -> Tensor:
+    """`values` in the rows where the mask `rows` (n,) is true, `filling` in the others."""
+    whole = values.new_full((len(rows), *values.shape[1:]), filling)
+    whole[rows] = values
+    return whole
+
+
+def _rows_of(value: Any, rows: Tensor | slice) -> Any:
+    if isinstance(value, Tensor):
+        return value[rows]
+    return value.select(rows) if hasattr(value, "select") else value
+
+
+def _joined(values: list[Any]) -> Any:
+    if any(value is None for value in values):
+        return None
+    if isinstance(values[0], Tensor):
+        return torch.cat(values)
+    return values[0].concatenate(values) if isinstance(values[0], Rows) else values[0]
