@@ -60,7 +60,7 @@ def test_it_equals_foolbox_from_the_same_start():
     bounds = (-4.0, 4.0)
     ours = cr.attacks.PGD(eps=0.2, bounds=bounds, steps=9, step_size=0.05, random_start=False)
     theirs = foolbox.attacks.LinfPGD(abs_stepsize=0.05, steps=9, random_start=False)
-    model = foolbox.PyTorchModel(net, bounds=bounds)
+    model = foolbox.PyTorchModel(net, bounds=bounds, device="cpu")
     expected, _, _ = theirs(model, x, labels, epsilons=0.2)
     assert torch.allclose(ours(clf, x, labels), expected, atol=1e-6)
 
