@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEVICE ?= cpu
 
-.PHONY: help demo test lint types coverage bench paper paper-small clean
+.PHONY: help demo test lint types coverage fuzz bench paper paper-small clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -26,6 +26,10 @@ types: $(INSTALLED) ## mypy, strict
 
 coverage: $(INSTALLED) ## the tests with branch coverage, printed by file
 	$(BIN)/pytest -n 2 -q --cov --cov-report=term
+
+# make fuzz [SECONDS=60] [SEED=0]
+fuzz: $(INSTALLED) ## look for what breaks the package: SECONDS=60 SEED=0, see docs/fuzzing.md
+	$(BIN)/python -m fuzz --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0)
 
 bench: $(INSTALLED) ## passes and time of the solvers on the embedded network
 	$(BIN)/python -m benchmarks.solvers

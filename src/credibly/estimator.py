@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from credibly._validation import require
 from credibly.adapters.sklearn.context import SvcOutputs, kind_of, missing_sklearn
 from credibly.adapters.sklearn.tables import refuse_sparse
 from credibly.adapters.sklearn.twin import from_sklearn
 from credibly.errors import CrediblyWarning, ModelError
-from credibly.model.frames import unlike_spreads
+from credibly.model.classifier import Classifier
 from credibly.model.losses import Loss
 from credibly.model.space import Space
+from credibly.model.tables import unlike_units
 from credibly.problem.weights import auto_gamma, positive_gamma
 from credibly.profile.credibility import credibility
 from credibly.profile.profile import Profile
@@ -47,7 +50,8 @@ class CredibilityClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """A scikit-learn classifier that also says how credible each class is.
 
     `predict`, `predict_proba` and `decision_function` are those of the inner model; `profile` and
-    `predict_credibility` use its differentiable twin (`credibly.from_sklearn`).
+    `predict_credibility` use its differentiable twin (`credibly.from_sklearn`). Once fitted, it may
+    be passed wherever a `Classifier` is expected.
 
     Args:
         estimator: the classifier or pipeline, cloned and fitted by `fit`. Inside
@@ -67,8 +71,9 @@ class CredibilityClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     Attributes:
         estimator_: the fitted model.
-        classifier_: its twin.
+        classifier_: its twin, made again after loading: files hold the fitted model alone.
         gamma_: the gamma in use.
+        space_: the space in use, or None.
         classes_: labels, in the order of all columns.
         n_features_in_: number of features.
         feature_names_in_: their names, if fitted on a table.
@@ -113,16 +118,19 @@ class CredibilityClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         model = self.estimator if frozen else clone(self.estimator).fit(X, y, **fit_params)
         _check_classes(model)
         own = self.space if isinstance(self.space, Space) else None
-        twin = from_sklearn(model, loss=self.loss, svc_outputs=self.svc_outputs, space=own)
+        made_with: dict[str, Any] = {"loss": self.loss, "svc_outputs": self.svc_outputs}
+        twin = from_sklearn(model, space=own, **made_with)
         inputs = twin.net.as_tensor(X)  # type: ignore[attr-defined]
         names = twin.net.feature_names  # type: ignore[attr-defined]
-        if self.space is None:
-            _compare_spreads(inputs)
-        elif own is None:
+        if self.space is not None and own is None:
             twin.space = Space.standardised(inputs, columns=names)
+        twin.space = _of_arrays(twin.space)
         auto = isinstance(self.gamma, str) and self.gamma == "auto"
+        if not auto:
+            _warn_of_units(twin, inputs)  # else auto_gamma does
         self.gamma_ = auto_gamma(twin, inputs) if auto else positive_gamma(self.gamma)
-        self.estimator_, self.classifier_ = model, twin
+        self.estimator_, self.space_, self._twin = model, twin.space, twin
+        self._made_with = made_with
         self.classes_ = np.asarray(model.classes_)
         self.n_features_in_ = int(inputs.shape[1])
         if names is not None:
@@ -130,6 +138,22 @@ class CredibilityClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         return self
+
+    @property
+    def classifier_(self) -> Classifier:
+        """The twin of the fitted model."""
+        model = self._fitted()
+        twin: Classifier | None = getattr(self, "_twin", None)
+        if twin is None:
+            twin = from_sklearn(model, space=self.space_, **self._made_with)
+            self._twin = twin
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What files hold: no tensors, which skops cannot store."""
+        state = dict(super().__getstate__())
+        state.pop("_twin", None)
+        return {**state, "space": _of_arrays(state["space"])}
 
     def _check_space(self) -> None:
         named = isinstance(self.space, str) and self.space == "standardised"
@@ -191,18 +215,25 @@ class CredibilityClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return hasattr(self, "estimator_")
 
 
-def _compare_spreads(inputs: Any) -> None:
+def _warn_of_units(twin: Classifier, inputs: Tensor) -> None:
     """Warn if the units of the columns differ so much that only some columns would move."""
-    unlike = unlike_spreads(inputs)
-    if unlike is not None:
-        warnings.warn(
-            f"columns spread by {unlike[0]:.3g} to {unlike[1]:.3g}: profiles move each in its own "
-            "units, so those with large units hardly move, even with a scaler inside the "
-            "estimator. Pass space='standardised', or scale before: make_pipeline("
-            "StandardScaler(), CredibilityClassifier(...)).",
-            CrediblyWarning,
-            stacklevel=3,
-        )
+    said = unlike_units(twin, inputs)
+    if said is not None:
+        warnings.warn(said, CrediblyWarning, stacklevel=3)
+
+
+def _of_arrays(value: Any) -> Any:
+    """A space with arrays in the place of its tensors; anything else as it is."""
+    if isinstance(value, Tensor):
+        return value.detach().cpu().numpy()
+    if isinstance(value, Mapping):
+        return {name: _of_arrays(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_of_arrays, value))
+    if isinstance(value, Space):
+        own = {field.name: _of_arrays(getattr(value, field.name)) for field in fields(value)}
+        return replace(value, **own)
+    return value
 
 
 def _check_classes(model: Any) -> None:

@@ -114,6 +114,20 @@ def test_the_model_is_left_as_found():
     assert all(p.grad is None for name, p in net.named_parameters() if name != "0.weight")
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_parameter_gets_a_gradient_even_for_a_moment(name):
+    net = models.smooth_network()
+    written = []
+    for parameter in net.parameters():
+        parameter.register_post_accumulate_grad_hook(written.append)
+    settings = {name: {"steps": 3}}
+    found = minimum_norm_attacks(
+        Classifier(net), models.inputs(2), bounds=(-9.0, 9.0), attacks=[name], settings=settings
+    )
+    assert not torch.equal(found[name], models.inputs(2)) or name == "carlini-wagner"
+    assert not written
+
+
 @pytest.mark.parametrize(
     ("settings", "match"),
     [

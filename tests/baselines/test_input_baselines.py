@@ -107,12 +107,37 @@ def test_dropout_leaves_every_flag_and_the_generator_as_they_were():
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_flags_come_back_even_when_the_model_fails():
+def test_dropout_is_on_in_a_copy_only():
     net = with_dropout()
-    clf = cr.Classifier(net)
-    with pytest.raises(ValueError, match="at work: True"), dropping_out(clf):
-        fail(f"at work: {net[3].training}")
-    assert not net[3].training
+    with dropping_out(cr.bind(cr.Classifier(net), X)) as random:
+        assert [m.training for m in random.net] == [m is net[3] for m in net]
+        assert random.net[0] is net[0]
+        assert not any(m.training for m in net.modules())
+
+
+class Hidden(nn.Module):
+    """Layers in a set, of which no copy can be made."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = with_dropout()
+        self.held = {self.inner}
+
+    def forward(self, x):
+        return next(iter(self.held))(x)
+
+
+def test_dropout_of_a_model_without_copies_is_switched_and_switched_back():
+    net = Hidden().eval()
+    clf, plain = cr.Classifier(net), cr.Classifier(net.inner)
+    dropout = b.MonteCarloDropout(samples=2)
+    assert torch.equal(dropout(clf, X), dropout(plain, X))
+    with (
+        pytest.raises(ValueError, match="at work: True"),
+        dropping_out(cr.bind(clf, X)),
+    ):
+        fail(f"at work: {net.inner[3].training}")
+    assert not any(m.training for m in net.modules())
 
 
 def fail(message):

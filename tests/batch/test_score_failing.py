@@ -144,3 +144,52 @@ def test_a_model_that_stops_working_is_named_and_finished_rows_are_kept(tmp_path
         cr.score(clf, tmp_path / "x.npy", out, **settings, progress=dies)
     net.left = 10**9
     assert cr.score(clf, tmp_path / "x.npy", out, **settings).resumed == 6
+
+
+class Square(nn.Module):
+    """Single precision, with losses as large as the inputs."""
+
+    def forward(self, x):
+        return x
+
+
+@pytest.mark.parametrize("bad", [0, 5])
+def test_one_row_that_is_too_large_for_gamma_costs_only_itself(tmp_path, out, bad):
+    clf = cr.Classifier(Square(), dtype=torch.float32)
+    x = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
+    x[bad, 0] = 1e19
+    np.save(tmp_path / "x.npy", x)
+    report = cr.score(clf, tmp_path / "x.npy", out, gamma=0.01, chunk_size=4)
+    assert report.statuses["non finite model"] == 1
+    assert pd.read_parquet(out)["status"].tolist().index("non finite model") == bad
+    x[:, 0] = 1e19
+    np.save(tmp_path / "x.npy", x)
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`gamma`.*too small"):
+        cr.score(clf, tmp_path / "x.npy", out, gamma=0.01, overwrite=True)
+
+
+def test_no_number_is_nan_without_a_status_that_explains_it(tmp_path, out):
+    steep = torch.tensor([[1e12, -1e12, 0.0], [0.0, 1e12, -1e12], [3e11, 0.0, 5e11]])
+    clf = cr.Classifier(lambda x: x @ steep, dtype=torch.float32)
+    x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    x *= np.logspace(-12, 6, 40, dtype=np.float32)[:, None]
+    np.save(tmp_path / "x.npy", x)
+    cr.score(clf, tmp_path / "x.npy", out, gamma=1.0)
+    frame = pd.read_parquet(out)
+    numbers = [name for name in frame if name == "risk" or "." in name]
+    unknown = ~np.isfinite(frame[numbers].to_numpy()).all(1)
+    assert 0 < int(unknown.sum()) < 40
+    assert set(frame["status"][unknown]) <= {"non finite model", "non finite input"}
+
+
+@pytest.mark.parametrize("ending", ["npy", "csv"])
+def test_a_model_of_another_width_is_named_although_every_row_is_nan(tmp_path, out, clf, *, ending):
+    path = tmp_path / f"x.{ending}"
+    if ending == "npy":
+        np.save(path, np.full((5, 7), np.nan))
+    else:
+        pd.DataFrame(np.full((5, 7), np.nan), columns=list("abcdefg")).to_csv(path, index=False)
+    words = "7 columns as features" if ending == "csv" else r"shape \(7,\), as in .*x\.npy"
+    with pytest.raises(cr.errors.ModelError, match=words):
+        cr.score(clf, path, out, gamma=1.0)
+    assert not Shards(out).path.exists()

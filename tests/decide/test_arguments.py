@@ -213,19 +213,27 @@ def test_a_balanced_score_of_ones_own_is_public(clf, profile):
     assert rule.decide(profile).coverage == 0.5
 
 
-def test_an_estimator_is_told_where_its_classifier_is():
-    x = models.inputs(40).numpy()
+def test_an_estimator_is_taken_once_it_is_fitted():
+    x = models.inputs(120).numpy()
     model = cr.CredibilityClassifier(LogisticRegression(), gamma=1.0)
-    with pytest.raises(cr.errors.InvalidArgumentError, match=r"Fit it first.*classifier_"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`clf`.*Fit it first"):
         cr.SelectiveClassifier.for_coverage(model, None, 0.8)
-    model.fit(x, (x[:, 0] > 0).astype(int))
-    profile = model.profile(x)
-    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`clf`.*model\.classifier_"):
-        cr.SelectiveClassifier.for_coverage(model, profile, 0.8)
-    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`clf`.*model\.classifier_"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`clf`.*Fit it first"):
         cr.credibility(model, x, gamma=1.0)
-    rule = cr.SelectiveClassifier.for_coverage(model.classifier_, profile, 0.8)
-    assert rule.decide(profile).coverage == pytest.approx(0.8)
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`clf`.*from_sklearn\(model\)"):
+        cr.credibility(LogisticRegression(), x, gamma=1.0)
+    model.fit(x, (x[:, 0] > 0).astype(int))
+    profile = cr.credibility(model, x, gamma=1.0)
+    assert torch.equal(profile.credibility, model.profile(x).credibility)
+    assert cr.auto_gamma(model, x) == cr.auto_gamma(model.classifier_, x)
+    assert cr.bind(model, x).clf is model.classifier_
+    rules = [
+        cr.SelectiveClassifier.for_coverage(model, profile, 0.8),
+        cr.SelectiveClassifier.for_alpha(model, profile, 0.5),
+        cr.OutlierFlag.fit(model, profile, false_alarms=0.2),
+    ]
+    assert {rule.settings.model for rule in rules} == {profile.settings.model}
+    assert rules[0].decide(profile).coverage == pytest.approx(0.8)
 
 
 def test_the_file_of_another_rule_is_refused_by_its_format(tmp_path):

@@ -1,7 +1,9 @@
 """Files of rules as they are stored: what users have saved must be read for ever."""
 
+import dataclasses
 import json
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
@@ -126,3 +128,33 @@ def test_weights_of_another_precision_are_the_same_and_others_are_not(stored, pr
                 cr.errors.InvalidArgumentError, match=r"the (weights|gamma) the threshold"
             ):
                 getattr(rule, ask)(profile)
+
+
+@pytest.mark.parametrize(
+    "change", [{"classes": ["a", "b"]}, {"classes": [*"abcd"]}, {"weights": []}, {"weights": None}]
+)
+def test_a_rule_of_another_number_of_classes_is_a_damaged_file(stored, change):
+    kind, content, path = stored
+    path.write_text(json.dumps({**content, "settings": {**content["settings"], **change}}))
+    for load in (kind.load, load_rule):
+        with pytest.raises(cr.errors.FileFormatError, match=r"rule\.json"):
+            load(path)
+
+
+def test_names_of_another_number_are_told_and_not_compared_one_by_one(stored, profile):
+    kind, _, path = stored
+    rule = kind.load(path)
+    more = dataclasses.replace(rule.settings, classes=(*CLASSES, "d"))
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"number of classes.*4, got 3"):
+        dataclasses.replace(rule, settings=more).answers(profile)
+
+
+def test_a_rule_that_cannot_be_opened_is_named(stored, monkeypatch):
+    _, _, path = stored
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(cr.errors.FileFormatError, match=r"rule\.json: cannot be read"):
+        load_rule(path)

@@ -16,6 +16,7 @@ import skops.io
 from sklearn.linear_model import LogisticRegression
 
 from credibly.cli.app import app
+from credibly.study import StudyResult
 
 ROOT = Path(__file__).parents[2]
 MODEL = """
@@ -337,3 +338,41 @@ def test_an_image_that_is_no_number_does_not_stop_the_damage_of_others(capsys):
     sets = numbers(Path("o"))["sets"]
     assert len(sets) == 31
     assert {(part["samples"], part["left_out"]) for part in sets.values()} == {(5, 1)}
+
+
+def test_ids_name_the_rows_of_every_set(folder, capsys):
+    frame = pd.read_csv("x.csv")
+    frame.insert(0, "patient", [100 + k for k in range(len(frame))])
+    frame.to_csv("named.csv", index=False)
+    far = pd.DataFrame(np.load("far.npy"), columns=["a", "b", "c"]).assign(patient=range(12))
+    far.to_csv("far.csv", index=False)
+    command = ["evaluate", "model.py:Slow", "named.csv", *BASE[2:], *QUICK, "--attack", "linf:0.05"]
+    assert credibly(*command, "--id", "patient", "--outliers", "far.csv", "--out", "named") == 0
+    table = pd.read_parquet("named/scores.parquet")
+    for kind, rows in table.groupby("set", observed=True):
+        expected = range(12) if kind == "outliers far" else frame["patient"]
+        assert rows["id"].tolist() == list(expected), kind
+    assert numbers(folder / "named")["settings"]["data"]["id_column"] == "patient"
+    assert StudyResult.load("named").rows["ordinary"].labels.shape == (40,)
+    frame.assign(patient=[f"p{k}" for k in frame["patient"]]).to_csv("named.csv", index=False)
+    both = ["--id", "patient", "--outliers", "far.npy", "--out", "words"]
+    assert credibly(*command, *both) == 0
+    table = pd.read_parquet("words/scores.parquet").set_index("set")
+    assert table.loc["ordinary", "id"].tolist()[:2] == ["p100", "p101"]
+    assert table.loc["outliers far", "id"].tolist()[:2] == ["0", "1"]
+    assert credibly(*command, "--id", "nobody", "--out", "o") == 2
+    assert "'nobody'" in capsys.readouterr().err
+    assert credibly("evaluate", *BASE, *QUICK, "--out", "without") == 0
+    assert "id" not in pd.read_parquet("without/scores.parquet")
+
+
+@pytest.mark.usefixtures("folder")
+def test_unlike_units_are_noticed_once_for_all_sets(capsys):
+    frame = pd.read_csv("x.csv").assign(c=lambda f: 1e4 * f["c"])
+    frame.to_csv("unlike.csv", index=False)
+    (3 * frame[["a", "b", "c"]]).to_csv("wide.csv", index=False)
+    model = LogisticRegression().fit(frame[["a", "b", "c"]], frame["truth"])
+    skops.io.dump(model, "m.skops")
+    options = ["--labels", "truth", "--outliers", "wide.csv", *QUICK, "--out", "o"]
+    assert credibly("evaluate", "m.skops", "unlike.csv", *options) == 0
+    assert capsys.readouterr().err.count("columns spread by") == 1

@@ -46,10 +46,31 @@ def test_unlike_units_are_noticed_and_the_page_has_the_remedy(capsys):
     assert "columns spread" not in capsys.readouterr().err
 
 
-def test_one_row_and_like_units_say_nothing(table, capsys):
+def test_the_warning_comes_once_whatever_the_model_takes(table, capsys):
+    net = "from torch import nn\n\n\ndef make():\n    return nn.Linear(3, 2).double()\n"
+    Path("plain.py").write_text(
+        f"import torch\n{net}".replace("return", "torch.manual_seed(0)\n    return")
+    )
+    np.save("x.npy", table)
+    for model, data in (
+        ("pipeline.skops", "ordinary.csv"),
+        ("pipeline.skops", "x.npy"),
+        ("plain:make", "ordinary.csv"),
+    ):
+        assert inspect(model, data) == 0
+        said = capsys.readouterr()
+        assert said.err.count("columns spread by") == 1
+        assert "passed, 1 warning" in " ".join(said.out.split())
+
+
+def test_of_one_row_the_scaler_knows_the_units_and_like_units_say_nothing(table, capsys):
     frame = pd.DataFrame(table, columns=["a", "b", "c"])
     frame[:1].to_csv("one.csv", index=False)
     frame.assign(b=frame["b"] / 1e5).to_csv("like.csv", index=False)
-    for name in ("one.csv", "like.csv"):
-        assert inspect("pipeline.skops", name) == 0
-        assert "columns spread" not in capsys.readouterr().err
+    skops.io.dump(LogisticRegression().fit(table[:, :1], table[:, 0] > 0), "bare.skops")
+    frame[["a"]][:1].to_csv("bare.csv", index=False)
+    for model, name, warned in (
+        ("pipeline", "one", True), ("pipeline", "like", False), ("bare", "bare", False),
+    ):  # fmt: skip
+        assert inspect(f"{model}.skops", f"{name}.csv") == 0
+        assert ("columns spread" in capsys.readouterr().err) is warned

@@ -185,7 +185,7 @@ def test_a_run_that_is_killed_goes_on_and_ends_with_the_same_file(folder):
         (["inspect", "model.py:Absent", "--weights", "w.safetensors"], "no such file"),
         (
             ["inspect", "model.py:Slow", "spaced.csv"],
-            "(--drop 'the name'), in inspect and score name it as the id (--id",
+            "(--drop 'the name'), name it as the id (--id",
         ),
         (["inspect", "model.py:Slow", "x.csv", "--columns", "a,b"], "batch of shape (2, 2)"),
         (["sample", "--out", "no/sample.npz"], "cannot be written"),
@@ -426,3 +426,58 @@ def test_a_file_of_which_no_row_has_a_profile_is_written_and_is_no_success(capsy
     assert credibly("score", "model.py:Slow", "nothing.npy", *settings) == 1
     assert "no row has a profile" in capsys.readouterr().out
     assert pd.read_parquet("out.parquet")["status"].tolist() == ["non finite input"] * 4
+
+
+FULL = """
+import resource, sys
+import numpy as np, torch
+import credibly as cr
+from credibly.cli import main
+
+clf = cr.Classifier(torch.nn.Linear(4, 3).double())
+profile = cr.credibility(clf, np.random.default_rng(0).normal(size=(200, 4)), gamma=1.0)
+flag = cr.OutlierFlag.fit(clf, profile, false_alarms=0.1)  # all rules are saved alike
+resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))  # no file may become longer
+for write in (
+    lambda: profile.save("p.safetensors"),
+    lambda: profile.to_parquet("p.parquet"),
+    lambda: flag.save("flag.json"),
+):
+    try:
+        write()
+    except cr.errors.OutputError as error:
+        assert "cannot be written" in str(error)
+    else:
+        sys.exit("nothing was said")
+sys.argv = ["credibly", "sample", "--out", "sample.npz"]
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits are those of POSIX")
+def test_a_full_disk_is_told_by_all_that_write_and_old_files_survive(tmp_path):
+    names = ["flag.json", "p.parquet", "p.safetensors", "sample.npz"]
+    for name in names:
+        (tmp_path / name).write_text("old")
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", FULL],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "sample.npz cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(file.name for file in tmp_path.iterdir()) == names
+    assert all((tmp_path / name).read_text() == "old" for name in names)
+
+
+def test_a_damaged_file_is_one_line_and_exit_code_2(folder, capsys):
+    (folder / "x.npy").write_bytes(b"\x93NUMPY\x01\x00\x08\x00{'a': ([\n")
+    assert credibly("score", "model.py:Slow", "x.npy", "--out", "o.parquet") == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: x.npy: not a readable npy file")
+    assert "Traceback" not in shown

@@ -77,11 +77,13 @@ def test_with_a_space_the_units_of_columns_do_not_matter(space, gamma):
     np.testing.assert_array_equal(restored.profile(UNLIKE[:3]).risk, found.profile(UNLIKE[:3]).risk)
 
 
-def test_very_different_units_give_a_warning_even_with_a_scaler_inside():
+@pytest.mark.parametrize("gamma", [1.0, "auto"])
+def test_very_different_units_give_one_warning_even_with_a_scaler_inside(gamma):
     with pytest.warns(
         cr.errors.CrediblyWarning, match=r"spread by 4\.3\de-05 to .*space='standardised'"
-    ):
-        cr.CredibilityClassifier(pipeline(), gamma=1.0).fit(UNLIKE, LABELS)
+    ) as caught:
+        cr.CredibilityClassifier(pipeline(), gamma=gamma).fit(UNLIKE, LABELS)
+    assert len(caught) == 1
     outside = make_pipeline(StandardScaler(), cr.CredibilityClassifier(SVC(), gamma=1.0))
     outside.fit(UNLIKE, LABELS)  # warnings are errors here
     assert outside[-1].profile(outside[:-1].transform(UNLIKE[:2])).usable.all()

@@ -7,7 +7,7 @@ import credibly as cr
 
 skops = pytest.importorskip("skops.io")
 
-from sklearn.ensemble import RandomForestClassifier  # noqa: E402  # where skops is, it is, too
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier  # noqa: E402  # where skops is, it is, too
 from sklearn.feature_selection import SelectFromModel  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.model_selection import GridSearchCV  # noqa: E402
@@ -37,6 +37,15 @@ def test_a_forest_is_refused_first(tmp_path, model):
         cr.errors.ModelError, match="RandomForestClassifier: it is piecewise constant"
     ):
         cr.load_classifier(tmp_path / "m.skops")
+
+
+def test_of_bagged_models_only_trees_are_called_flat(tmp_path):
+    skops.dump(BaggingClassifier(n_estimators=2).fit(X, Y), tmp_path / "trees.skops")
+    with pytest.raises(cr.errors.ModelError, match="DecisionTreeClassifier: it is piecewise"):
+        cr.load_classifier(tmp_path / "trees.skops")
+    skops.dump(BaggingClassifier(LogisticRegression(), 2).fit(X, Y), tmp_path / "lines.skops")
+    with pytest.raises(cr.errors.ModelError, match="BaggingClassifier: it has no twin"):
+        cr.load_classifier(tmp_path / "lines.skops")
 
 
 def test_a_forest_that_only_chooses_features_may_be_trusted(tmp_path):

@@ -403,3 +403,92 @@ def test_a_missing_library_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "skops.io", None)
     with pytest.raises(cr.errors.MissingExtraError, match=r"credibly\[sklearn\]"):
         cr.load_classifier(tmp_path / "m.skops")
+
+
+ESTIMATORS = """
+import numpy as np
+import skops.io
+import credibly
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+rng = np.random.default_rng(0)
+x, y = rng.normal(size=(60, 3)), rng.integers(0, 3, 60)
+ready = LogisticRegression().fit(x, y)
+unfitted = LogisticRegression()
+estimator = credibly.CredibilityClassifier(LogisticRegression(), gamma=2.5).fit(x, y)
+
+def plain():
+    return LogisticRegression().fit(x, y)
+
+def credible():
+    return credibly.CredibilityClassifier(
+        LogisticRegression(), gamma=2.5, space="standardised"
+    ).fit(x, y)
+
+def tree():
+    return DecisionTreeClassifier().fit(x, y)
+
+def stored():
+    return skops.io.load("mlp.skops")
+"""
+
+
+@pytest.fixture
+def estimators(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "estimators.py").write_text(ESTIMATORS)
+    return "estimators.py"
+
+
+@pytest.mark.parametrize("name", ["ready", "plain", "estimator", "credible"])
+def test_python_code_may_give_a_fitted_scikit_learn_model(estimators, fitted, name):
+    model, x = fitted
+    loaded = cr.load_classifier(f"{estimators}:{name}")
+    losses = loaded.classifier.losses(torch.from_numpy(x))
+    np.testing.assert_allclose((-losses).exp().numpy(), model.predict_proba(x), atol=1e-12)
+    own = name in ("estimator", "credible")
+    kind = "CredibilityClassifier" if own else "LogisticRegression"
+    assert loaded.description == f"{kind} from {estimators}:{name}"
+    assert bool(loaded.notes) is own
+    assert not own or "gamma=2.5" in loaded.notes[0]
+    assert (loaded.classifier.space is not None) is (name == "credible")
+    assert loaded.fingerprint == cr.load_classifier(f"{estimators}:{name}").fingerprint
+    named = cr.load_classifier(f"{estimators}:{name}", classes=["a", "b", "c"]).classifier
+    assert named.classes == ("a", "b", "c")
+    assert named.space is loaded.classifier.space or own
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`outputs`.*scikit-learn model"):
+        cr.load_classifier(f"{estimators}:{name}", outputs="logits")
+
+
+def test_settings_reach_the_twin_of_a_factory(estimators):
+    clf = cr.load_classifier(f"{estimators}:plain", loss="logistic", dtype=torch.float32).classifier
+    assert clf.dtype == torch.float32
+    assert repr(clf.loss).startswith("Logistic")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("unfitted", "not fitted"), ("tree", "piecewise constant"), ("number", "no attribute")],
+)
+def test_estimators_without_a_twin_are_explained(estimators, name, words):
+    with pytest.raises(cr.errors.ModelError, match=words):
+        cr.load_classifier(f"{estimators}:{name}")
+
+
+def test_a_factory_that_trusts_too_little_is_told_about_trusted(estimators, tmp_path):
+    skops = pytest.importorskip("skops.io")
+    from sklearn.neural_network import MLPClassifier
+
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    model = MLPClassifier((2,), solver="adam", tol=10.0, n_iter_no_change=1).fit(x, x[:, 0] > 0)
+    skops.dump(model, tmp_path / "mlp.skops")
+    with pytest.raises(
+        cr.errors.ModelError, match=r"_optimizers.*load\(FILE, trusted=\["
+    ) as caught:
+        cr.load_classifier(f"{estimators}:stored")
+    assert "takes no arguments" not in str(caught.value)
+    (tmp_path / "early.py").write_text(f"{ESTIMATORS}\nat_once = stored()\n")
+    with pytest.raises(cr.errors.ModelError, match=r"cannot be imported.*trusted=\["):
+        cr.load_classifier("early.py:at_once")

@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import credibly as cr
-from credibly.io import tables
+from credibly.io import table_files
 
 ROWS = 53
 VALUES = np.random.default_rng(0).normal(size=(ROWS, 3))
@@ -59,14 +59,14 @@ def expected_of(name):
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch):
-    monkeypatch.setattr(tables, "BLOCK", 400)  # about five lines
-    monkeypatch.setattr(tables, "BATCH", 4)
+    monkeypatch.setattr(table_files, "BLOCK", 400)  # about five lines
+    monkeypatch.setattr(table_files, "BATCH", 4)
 
 
 @pytest.fixture(scope="module")
 def opened(folder):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "BLOCK", 400)
+        patch.setattr(table_files, "BLOCK", 400)
         return {name: cr.open_source(folder / name, **OPTIONS[name]) for name in OPTIONS}
 
 
@@ -189,7 +189,7 @@ def text(name, content):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (objects, "not a readable npy file"),
+        (objects, "does not hold real numbers"),
         (object_archive, "does not hold real numbers"),
         (cut_short, "not a readable npy file"),
         (flat, "sample axis first"),

@@ -5,12 +5,16 @@ import torch
 from torch import nn
 
 import credibly as cr
-from credibly.model.switches import CUDNN, FAST_PATH, Switch
+from credibly.model.switches import CUDNN, FAST_PATH, FUSED_ATTENTION, Switch
 from tests.reference import models
 
 
 def is_on(switch):
-    flags = {FAST_PATH: torch.backends.mha.get_fastpath_enabled, CUDNN: _cudnn}
+    flags = {
+        FAST_PATH: torch.backends.mha.get_fastpath_enabled,
+        CUDNN: _cudnn,
+        FUSED_ATTENTION: torch.backends.cuda.flash_sdp_enabled,
+    }
     return flags[switch]()
 
 
@@ -18,7 +22,7 @@ def _cudnn():
     return torch.backends.cudnn.enabled
 
 
-@pytest.mark.parametrize("switch", [FAST_PATH, CUDNN])
+@pytest.mark.parametrize("switch", [FAST_PATH, CUDNN, FUSED_ATTENTION])
 def test_the_last_to_leave_puts_it_back(switch):
     first, second = switch.off(), switch.off()
     assert is_on(switch)
@@ -31,7 +35,7 @@ def test_the_last_to_leave_puts_it_back(switch):
     assert is_on(switch)
 
 
-@pytest.mark.parametrize("switch", [FAST_PATH, CUDNN])
+@pytest.mark.parametrize("switch", [FAST_PATH, CUDNN, FUSED_ATTENTION])
 def test_what_was_off_stays_off_and_errors_put_it_back(switch):
     def fail():
         with switch.off():
@@ -89,3 +93,14 @@ def test_profiles_in_two_threads_leave_the_fast_path_as_found():
     for thread in threads:
         thread.join()
     assert is_on(FAST_PATH)
+
+
+def test_attention_is_in_plain_operations_where_it_is_differentiated_twice():
+    with FUSED_ATTENTION.off():
+        assert torch.backends.cuda.math_sdp_enabled()
+        assert not torch.backends.cuda.mem_efficient_sdp_enabled()
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+        with FUSED_ATTENTION.off():
+            assert torch.backends.cuda.math_sdp_enabled()
+        assert not torch.backends.cuda.math_sdp_enabled()
+        assert torch.backends.cuda.flash_sdp_enabled()

@@ -250,3 +250,38 @@ def test_an_old_table_outlives_a_disk_that_is_full(tmp_path, profile, monkeypatc
         profile.to_parquet(path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("cut", [3, 30, 300])
+def test_a_damaged_footer_is_a_damaged_file(written, tmp_path, cut):
+    content = bytearray(written.read_bytes())
+    content[-cut - 8 : -8] = b"\xff" * cut
+    path = tmp_path / "damaged.parquet"
+    path.write_bytes(content)
+    with pytest.raises(cr.errors.FileFormatError, match=r"damaged\.parquet"):
+        cr.Profile.from_parquet(path)
+
+
+def test_words_in_another_encoding_are_a_damaged_file(written, tmp_path):
+    ends = np.arange(61, dtype=np.int32)
+    words = pa.Array.from_buffers(
+        pa.string(), 60, [None, pa.py_buffer(ends), pa.py_buffer(b"\xff" * 60)]
+    )
+    path = rewritten(written, tmp_path / "words.parquet", column=("status", words))
+    with pytest.raises(cr.errors.FileFormatError, match=r"words\.parquet: not a readable"):
+        cr.Profile.from_parquet(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weights": [10**400] * 5}, {"weights": []}, {"weights": 3}, {"bounds": [1]},
+        {"bounds": "ab"}, {"solver": None}, {"classes": [1, 2, 3, 4, 5]}, {"moves": []},
+    ],
+)  # fmt: skip
+def test_settings_that_are_none_are_a_damaged_file(written, tmp_path, change):
+    settings = json.loads(pq.read_schema(written).metadata[b"settings"]) | change
+    changed = {b"settings": json.dumps(settings).encode()}
+    path = rewritten(written, tmp_path / "few.parquet", metadata=changed)
+    with pytest.raises(cr.errors.FileFormatError, match=r"few\.parquet"):
+        cr.Profile.from_parquet(path)

@@ -13,6 +13,7 @@ from credibly._validation import require
 from credibly.errors import ModelError
 from credibly.model.batches import HALF
 from credibly.model.classifier import Classifier
+from credibly.model.generators import kept_generators
 from credibly.model.losses import Loss
 from credibly.model.space import Space
 
@@ -120,9 +121,8 @@ def _check_padding(model: Any) -> None:
     """Try two short texts: models that read the last word must know which ones are padding."""
     device = next(model.parameters()).device
     pair = torch.zeros(2, 1, dtype=torch.long, device=device)
-    devices = [device] if device.type == "cuda" else []
     try:
-        with torch.random.fork_rng(devices=devices), torch.inference_mode(False), torch.no_grad():
+        with kept_generators(device), torch.inference_mode(False), torch.no_grad():
             model(input_ids=pair)
     except ValueError as error:
         raise ModelError(

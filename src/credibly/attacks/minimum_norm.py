@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from credibly._validation import labels as check_labels
 from credibly._validation import require
 from credibly.model.batches import check_batch, check_classifier, check_evaluation_mode
 from credibly.model.classifier import Classifier
+from credibly.model.derivatives import by_input_only
 from credibly.profile.arguments import check_bounds
 from credibly.types import Array, Bounds, Labels, finite_rows, per_sample
 
@@ -60,10 +60,11 @@ def minimum_norm_attacks(
     _check_known("attacks", wanted)
     _check_known("settings", settings or {})
     check_chunk_size(chunk_size)
+    clf = check_classifier(clf)
     inputs, limits = _plain_inputs(clf, x, bounds)
     foolbox = load_extra("foolbox", extra="attacks", purpose="A minimum-norm attack")
     net = _Logits(clf)
-    with torch.inference_mode(False), _gradients_kept(clf):
+    with torch.inference_mode(False):
         model = foolbox.PyTorchModel(net, bounds=limits, device=inputs.device)
         with torch.no_grad():
             outputs = torch.cat([net(part.clone()) for part in torch.split(inputs, chunk_size)])
@@ -91,7 +92,6 @@ def _check_known(argument: str, names: Iterable[str]) -> None:
 
 
 def _plain_inputs(clf: Classifier, x: Array, bounds: Bounds) -> tuple[Tensor, Bounds]:
-    check_classifier(clf)
     plain = clf.space is None and clf.module is None
     expected = "a classifier of plain inputs: these attacks support no space or module"
     remedy = "Attack the same net by itself: Classifier(net)."
@@ -105,22 +105,8 @@ def _plain_inputs(clf: Classifier, x: Array, bounds: Bounds) -> tuple[Tensor, Bo
     return inputs, (low, high)
 
 
-@contextmanager
-def _gradients_kept(clf: Classifier) -> Iterator[None]:
-    """Restore the gradients of parameters afterwards: foolbox calls backward."""
-    parameters = list(clf.net.parameters()) if isinstance(clf.net, nn.Module) else []
-    before = [parameter.grad for parameter in parameters]
-    for parameter in parameters:
-        parameter.grad = None
-    try:
-        yield
-    finally:
-        for parameter, gradient in zip(parameters, before, strict=True):
-            parameter.grad = gradient
-
-
 class _Logits(nn.Module):
-    """The classifier as foolbox wants it: a module in eval mode."""
+    """The classifier as foolbox wants it: a module in eval mode, safe to call backward on."""
 
     def __init__(self, clf: Classifier) -> None:
         super().__init__()
@@ -128,7 +114,8 @@ class _Logits(nn.Module):
         self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
-        outputs = self.classifier.logits(x)
+        run = by_input_only(self.classifier.logits) if x.requires_grad else self.classifier.logits
+        outputs = run(x)
         return self.classifier.loss.two_classes(outputs) if outputs.shape[1] == 1 else outputs
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from credibly._extras import load_extra
@@ -17,6 +16,7 @@ from credibly.attacks.box import Box, apart, ends, outer
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import differentiable, losses_only
+from credibly.model.generators import kept_generators
 from credibly.model.variable import Inputs
 
 Kind = Literal["ce", "dlr-targeted"]
@@ -83,8 +83,7 @@ class TransferAPGD(Attack):
         x0 = ((task.ball.x0 - low) / (high - low)).contiguous()
         start = ((task.ball.start(task.keys) - low) / (high - low)).contiguous()
         attack.init_hyperparam(x0)
-        devices = [x0.device] if x0.is_cuda else []
-        with torch.random.fork_rng(devices=devices), warnings.catch_warnings():
+        with kept_generators(x0.device), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about zero gradients, which the table shows
             best: Tensor = attack.attack_single_run(x0, task.labels, x_init=start)[0]
         return low + (high - low) * best.detach()

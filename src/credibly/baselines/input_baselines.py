@@ -21,8 +21,10 @@ from credibly.baselines.base import Baseline, LogitBaseline
 from credibly.baselines.logit_baselines import Doctor, TemperatureScaled
 from credibly.errors import ModelError
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import BACKWARD, FORWARD, output_gradient
+from credibly.model.derivatives import BACKWARD, FORWARD, AnyVariable, output_gradient
+from credibly.model.generators import seeded_generators
 from credibly.model.structure import Nested
+from credibly.model.substitute import Parts
 from credibly.model.variable import Variable
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.problem.weights import resolve_weights
@@ -84,8 +86,9 @@ def _after_step(variable: Variable, x: Tensor, score: LogitBaseline, step: float
 class MonteCarloDropout(Baseline):
     """The largest mean probability over runs with dropout on (Gal and Ghahramani 2016).
 
-    Only the dropout layers are switched, and switched back. As log odds. The masks of a sample
-    depend on the seed and on its place in its chunk. Example: see `all_baselines`.
+    Only dropout layers are on, in a copy of the model that shares all the rest. As log odds. The
+    masks of a sample depend on the seed and on its place in its chunk. Threads take turns, since
+    dropout draws from torch's own generator, which they share. Example: see `all_baselines`.
     """
 
     samples: int = 20
@@ -96,10 +99,9 @@ class MonteCarloDropout(Baseline):
         check_seed(self.seed)
 
     def of_chunk(self, variable: Variable, x: Tensor) -> Tensor:
-        with dropping_out(variable):
-            _seed(int(self.seed), x.device)
+        with seeded_generators(int(self.seed), x.device), dropping_out(variable) as random:
             runs = [
-                base.class_logits(variable, base.logits_at(variable, x)).log_softmax(1)
+                base.class_logits(random, base.logits_at(random, x)).log_softmax(1)
                 for _ in range(self.samples)
             ]
         return base.log_odds(torch.stack(runs).logsumexp(0))
@@ -109,22 +111,19 @@ class MonteCarloDropout(Baseline):
 
 
 @contextmanager
-def dropping_out(variable: Variable) -> Iterator[None]:
-    """Switch the dropout layers of a model on, and nothing else, and off again afterwards."""
-    modules = variable.net.modules() if isinstance(variable.net, nn.Module) else ()
-    layers = [m for m in modules if isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0]  # noqa: SLF001
-    if not layers:
+def dropping_out(variable: AnyVariable) -> Iterator[AnyVariable]:
+    """The variable with the dropout layers of its model on, and nothing else."""
+    net = variable.net
+    modules = net.named_modules() if isinstance(net, nn.Module) else ()
+    dropout = nn.modules.dropout._DropoutNd  # noqa: SLF001
+    names = [name for name, part in modules if isinstance(part, dropout) and part.p > 0]
+    if not isinstance(net, nn.Module) or not names:
         raise ModelError(
             "the model has no dropout layer that could be switched on",
             remedy="Monte-Carlo dropout is for networks with nn.Dropout inside; use NoiseVote.",
         )
-    try:
-        for layer in layers:
-            layer.training = True
-        yield
-    finally:
-        for layer in layers:  # a model with one in training mode was refused before
-            layer.training = False
+    with Parts.of(net, modules=names).training() as random:
+        yield replace(variable, clf=variable.clf.with_net(random))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,11 +284,3 @@ class TwoSided(Baseline):
 
     def passes(self, classes: int) -> float:
         return self.baseline.passes(classes)
-
-
-def _seed(seed: int, device: torch.device) -> None:
-    """Seed the generators that dropout uses; the caller restores them."""
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        with torch.cuda.device(device):
-            torch.cuda.manual_seed(seed)

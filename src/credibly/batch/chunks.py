@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -123,13 +124,31 @@ def find_weights(job: Job, gamma: Any, weights: Any) -> tuple[float, ...]:
     with undisturbed(Inputs(job.clf, x)) as rows:
         x = _drop_failing(job.clf, rows.start)
         variable = bind(job.clf, x)
-        with naming_columns(getattr(job.source, "columns", None)):
+        columns = getattr(job.source, "columns", None)
+        with naming_columns(columns):
             check_model(variable)
         if weights is None and gamma == "auto":
             _require_rows(job, read, outside)
             gamma = _find_gamma(job.clf, x)
         given = gamma if weights is None else None
-        return tuple(resolve_weights(variable, gamma=given, weights=weights).tolist())
+        with naming_columns(columns), _naming_shape(job.source):
+            return tuple(resolve_weights(variable, gamma=given, weights=weights).tolist())
+
+
+@contextmanager
+def _naming_shape(source: Source) -> Iterator[None]:
+    """If no row is finite, a model is first run here, on zeros: it may not fit the data at all."""
+    try:
+        yield
+    except CrediblyError:
+        raise
+    except Exception as error:  # a model may raise anything
+        reason = (str(error).splitlines() or [""])[0]
+        raise ModelError(
+            f"the model failed on inputs of shape {tuple(source.shape)}, as in {source.path}, with "
+            f"{type(error).__name__}: {reason}",
+            remedy="Every row must have the shape that the model takes.",
+        ) from error
 
 
 def _require_rows(job: Job, x: Tensor, outside: Tensor) -> None:

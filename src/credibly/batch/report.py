@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -75,19 +77,26 @@ class ScoreReport:
         return "\n".join([*lines, f"  {self.seconds:.1f} s{speed}{kept}"])
 
 
-def movement(path: Path) -> tuple[float | None, tuple[float, float] | None]:
-    """Compute `unchanged` and `distances` of the solved rows of a file."""
+def read_report(path: Path, *, resumed: int, seconds: float) -> ScoreReport:
+    """Make the report of a finished file."""
     from pyarrow import parquet
 
-    kept, risks = 0, [torch.empty(0, dtype=torch.float64, device=CPU)]
+    kept, statuses = 0, Counter[str]()
+    risks = [torch.empty(0, dtype=torch.float64, device=CPU)]
     columns = ["status", "predicted", "most_credible", "risk"]
     with parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches(columns=columns):
+        settings = json.loads(file.schema_arrow.metadata[b"settings"])
+        for batch in file.iter_batches(batch_size=4096, columns=columns):
             frame = batch.to_pandas()
+            statuses.update(frame["status"])
             solved = frame[frame["status"].isin(_SOLVED)]
             kept += int((solved["predicted"] == solved["most_credible"]).sum())
             risks.append(torch.from_numpy(solved["risk"].to_numpy("float64", copy=True)))
-    distance = torch.cat(risks).sqrt()
+    distance, rows = torch.cat(risks).sqrt(), statuses.total()
+    report = ScoreReport(
+        path, rows, resumed, dict(statuses), settings["resolved"]["gamma"], seconds
+    )
     if not len(distance):
-        return None, None
-    return kept / len(distance), (float(distance.median()), float(distance.max()))
+        return report
+    far = float(distance.median()), float(distance.max())
+    return replace(report, unchanged=kept / len(distance), distances=far)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +16,14 @@ import torch
 from credibly._validation import as_numbers, real_number, require
 from credibly._validation import chunk_size as check_chunk_size
 from credibly.batch.chunks import Job, find_weights, prepare, solve, solve_chunk
-from credibly.batch.report import ScoreReport, movement
-from credibly.batch.shards import NAME_A_FILE, Shards
+from credibly.batch.report import ScoreReport, read_report
+from credibly.batch.shards import NAME_A_FILE, DamagedShardError, Shards
 from credibly.errors import CrediblyError, FileFormatError, OutputError
 from credibly.io.fingerprints import digest_of_classifier, digest_of_space, name_of_callable
 from credibly.io.models import LoadedClassifier
 from credibly.io.sources import Source, open_source
 from credibly.io.tables import require_table_extra
+from credibly.io.watch import Watch
 from credibly.model.batches import check_classifier
 from credibly.model.classifier import Classifier
 from credibly.profile.arguments import check_pair, check_solver, ticking
@@ -34,6 +35,9 @@ from credibly.types import CPU, Array, Bounds, Progress
 from credibly.version import __version__
 
 Gamma = float | Literal["auto"]
+
+ROUNDS = 3
+"""How often parts are solved again that are damaged when they are joined."""
 
 OTHER_FORMATS = frozenset({".csv", ".tsv", ".txt", ".json", ".npz", ".npy", ".xlsx", ".feather"})
 """Names that would promise something else than Parquet."""
@@ -95,7 +99,7 @@ def score(
     if isinstance(clf, LoadedClassifier):
         known = known or clf.parts_by_name()
         clf = clf.classifier
-    check_classifier(clf)
+    clf = check_classifier(clf)
     source = source if isinstance(source, Source) else open_source(source)
     source = source.for_model(clf)
     check_chunk_size(chunk_size)
@@ -107,24 +111,21 @@ def score(
     solver = check_solver(solver, default=Hybrid())
     job = Job(clf, source, (), solver, check_pair(bounds), chunk, shard)
     shards = Shards(Path(out))
-    _check_output(shards, source, overwrite=overwrite)
-    settings = _settings(job, gamma, weights, known)
+    known = known or {"model": digest_of_classifier(clf) or "unknown"}
+    killed = shards.path.is_dir()  # then the output may be one that was just finished
+    _check_output(shards, source, overwrite=overwrite or killed)
+    watch = Watch(source)
+    settings = _settings(job, gamma, weights, {**known, "data": watch.digest})
     with shards.lock(shards.out), ticking(progress) as tick:
-        _check_still_free(shards, source, overwrite=overwrite)
-        known_parts = False  # without a readable manifest nothing is known about the parts
-        with suppress(FileFormatError):
-            known_parts = bool(shards.read())
-        if not (resume and known_parts):
-            shards.clear()
-        found = shards.begin(settings, lambda: _resolve_or_leave(job, gamma, weights, shards))
-        resumed = _solve_shards(replace(job, weights=tuple(found["weights"])), shards, tick)
-        statuses = shards.merge(-(-len(source) // shard))
+        resumed = len(source)
+        if overwrite or not shards.is_finished(settings):
+            _check_still_free(shards, source, overwrite=overwrite)
+            _drop_unknown(shards, resume=resume)
+            found = shards.begin(settings, lambda: _resolve_or_leave(job, gamma, weights, shards))
+            job = replace(job, weights=tuple(found["weights"]))
+            resumed = _solve_and_merge(job, shards, watch, tick or (lambda _share: None))
         shards.remove()
-    moved = movement(shards.out)
-    seconds = time.monotonic() - started
-    return ScoreReport(
-        shards.out, len(source), resumed, dict(statuses), found["gamma"], seconds, *moved
-    )
+    return read_report(shards.out, resumed=resumed, seconds=time.monotonic() - started)
 
 
 def first_look(
@@ -154,7 +155,7 @@ def _check_output(shards: Shards, source: Source, *, overwrite: bool) -> None:
          "Choose another name."),
         (out.is_symlink(), f" is a link to {out.resolve()}",
          "Name the file itself, or another one."),
-        (regular and not overwrite and not shards.is_merged(), " exists already",
+        (regular and not overwrite, " exists already",
          "Choose another name, or replace it with overwrite=True (--overwrite)."),
     ]  # fmt: skip
     for holds, problem, remedy in wrong:
@@ -171,6 +172,15 @@ def _check_still_free(shards: Shards, source: Source, *, overwrite: bool) -> Non
         raise
 
 
+def _drop_unknown(shards: Shards, *, resume: bool) -> None:
+    """Drop the parts of an earlier run if asked to, or if nothing is known about them."""
+    known = False
+    with suppress(FileFormatError):
+        known = bool(shards.read())
+    if not (resume and known):
+        shards.clear()
+
+
 def _settings(job: Job, gamma: object, weights: Any, known: dict[str, str]) -> dict[str, Any]:
     """Collect everything that decides the rows, by name."""
     clf = job.clf
@@ -178,8 +188,7 @@ def _settings(job: Job, gamma: object, weights: Any, known: dict[str, str]) -> d
     number = "auto" if gamma == "auto" else real_number(gamma)
     reading = {k: v for k, v in job.source.describe().items() if k != "name"}
     return {
-        **(known or {"model": digest_of_classifier(clf) or "unknown"}),
-        "data": job.source.fingerprint(),
+        **known,
         "gamma": number if weights is None else None,
         "weights": None if weights is None else as_numbers(weights, "weights", like).tolist(),
         "solver": repr(job.solver),
@@ -216,19 +225,46 @@ def _resolve_or_leave(job: Job, gamma: Gamma, weights: Any, shards: Shards) -> d
     return {"weights": w, "gamma": w[0] if len(set(w)) == 1 else None}
 
 
-def _solve_shards(job: Job, shards: Shards, tick: Tick | None) -> int:
-    """Solve the shards that are missing, and return how many rows were finished before."""
+def _solve_and_merge(job: Job, shards: Shards, watch: Watch, tick: Tick) -> int:
+    """Write the output, and return how many rows were finished before."""
     rows = len(job.source)
     sizes = [min(job.shard, rows - start) for start in range(0, rows, job.shard)]
-    missing = [number for number, size in enumerate(sizes) if shards.rows_of(number) != size]
-    done = resumed = rows - sum(sizes[number] for number in missing)
-    tick = tick or (lambda _share: None)
-    tick(done / rows)
-    for number in missing:
-        start, tables = number * job.shard, []
-        for first in range(start, start + sizes[number], job.chunk):
-            tables.append(solve_chunk(job, first))
-            done += tables[-1].num_rows
-            tick(done / rows)
-        shards.add(number, tables)
-    return resumed
+    resumed: int | None = None
+    for _ in range(ROUNDS):
+        missing = shards.missing(sizes)
+        done = rows - sum(sizes[number] for number in missing)
+        resumed = done if resumed is None else resumed
+        tick(done / rows)
+        for number in missing:
+            tables = []
+            for table in _solve_shard(job, number, watch):
+                tables.append(table)
+                done += table.num_rows
+                tick(done / rows)
+            shards.add(number, number * job.shard, tables)
+        _compare_or_remove(watch, shards)
+        with suppress(DamagedShardError):
+            shards.merge(len(sizes))
+            return resumed
+    raise OutputError(
+        f"{shards.path} does not give back what was written to it",
+        remedy="Its disk is failing, or another program changes its files. Choose another place.",
+    )
+
+
+def _solve_shard(job: Job, number: int, watch: Watch) -> Iterator[Any]:
+    """Solve the chunks of one shard; an input that has changed meanwhile is refused."""
+    start = number * job.shard
+    for first in range(start, min(start + job.shard, len(job.source)), job.chunk):
+        table = solve_chunk(job, first)
+        watch.look()
+        yield table
+
+
+def _compare_or_remove(watch: Watch, shards: Shards) -> None:
+    """Refuse an input that changed unnoticed; it is not known which of the parts are right."""
+    try:
+        watch.compare()
+    except FileFormatError:
+        shards.remove()
+        raise

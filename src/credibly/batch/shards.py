@@ -1,26 +1,39 @@
-"""The finished rows of a run: one Parquet file per shard, merged at the end."""
+"""The finished rows of a run: one Parquet file per shard, verified and merged at the end."""
 
 from __future__ import annotations
 
-from collections import Counter
+import hashlib
+import io
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from credibly.errors import OutputError
-from credibly.io.files import writing
-from credibly.io.run_folder import RunFolder
+from credibly.errors import FileFormatError, OutputError
+from credibly.io.files import read_json, writing
+from credibly.io.fingerprints import digest_of_file
+from credibly.io.run_folder import RunFolder, as_json
 from credibly.io.tables import require_table_extra
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT, FORMAT_VERSION = "credibly.score", 1
+RECORD = "credibly.score-part"
 NAME_A_FILE = "Name a file, such as profiles.parquet."
 _MERGED = "part-merged.parquet"
 
 
+class DamagedShardError(Exception):
+    """A shard is not what was written; it is solved again."""
+
+
 class Shards(RunFolder):
-    """`<out>.parts/`, beside the output and so on the same disk."""
+    """`<out>.parts/`, beside the output and so on the same disk.
+
+    Beside every shard is a record of its digest, its rows and its run. A shard without one that
+    fits counts as missing: it is damaged, in the place of another, or of another run.
+    """
 
     def __init__(self, out: Path) -> None:
         if not out.name:  # '.' and '/'
@@ -29,70 +42,113 @@ class Shards(RunFolder):
             out.with_name(f"{out.name}.parts"),
             kind=FORMAT,
             version=FORMAT_VERSION,
-            parts="part-*.parquet",
+            parts=("part-*.parquet", "part-*.json"),
             restart="drop its rows with resume=False (--restart)",
         )
         self.out = out
 
-    def rows_of(self, number: int) -> int | None:
-        """Return the number of rows in a finished shard, or None if it is missing or damaged."""
+    def missing(self, sizes: Sequence[int]) -> list[int]:
+        """Return the numbers of the shards to solve, of which `sizes` are the rows."""
+        run, first, found = self._run(), 0, []
+        for number, rows in enumerate(sizes):
+            try:
+                content = self.part(_name(number)).read_bytes()
+                self._verify(number, content, {"first": first, "rows": rows, "run": run})
+            except (DamagedShardError, OSError):
+                found.append(number)
+            first += rows
+        return found
+
+    def add(self, number: int, first: int, tables: list[Any]) -> None:
+        """Write the tables of one shard, which begins with row `first`."""
         import pyarrow as pa
         from pyarrow import parquet
 
-        try:
-            return int(parquet.read_metadata(self.part(_name(number))).num_rows)
-        except (pa.ArrowException, OSError):
-            return None
-
-    def add(self, number: int, tables: list[Any]) -> None:
-        """Write the tables of one shard."""
-        import pyarrow as pa
-        from pyarrow import parquet
-
+        table, content = pa.concat_tables(tables), io.BytesIO()
+        parquet.write_table(table, content)
+        record = {
+            "format": RECORD,
+            "format_version": FORMAT_VERSION,
+            "part": number,
+            "first": first,
+            "rows": table.num_rows,
+            "run": self._run(),
+            "sha256": hashlib.sha256(content.getbuffer()).hexdigest(),
+        }
         with self.write(_name(number)) as place:
-            parquet.write_table(pa.concat_tables(tables), place)
+            place.write_bytes(content.getbuffer())
+        with self.write(_record(number)) as place:  # last: a shard without it is not finished
+            place.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
 
-    def merge(self, count: int) -> Counter[str]:
-        """Join all shards into the output, one at a time, and count how often each status occurs.
+    def merge(self, count: int) -> None:
+        """Join all shards into the output, one at a time.
 
-        The manifest becomes the metadata `settings` of the output.
+        The manifest becomes the metadata `settings` of the output. The bytes that are joined are
+        those that were verified; a shard that is damaged raises `DamagedShardError`.
         """
         from pyarrow import parquet
 
-        statuses: Counter[str] = Counter()
-        schema = parquet.read_schema(self.part(_name(0)))
+        table = self._read(0)
         metadata = {
-            **(schema.metadata or {}),  # the settings of the profiles
+            **(table.schema.metadata or {}),  # the settings of the profiles
             b"format": FORMAT.encode(),
             b"format_version": str(FORMAT_VERSION).encode(),
             b"settings": self.manifest.read_bytes(),
         }
         with (
             self.write(_MERGED) as place,
-            parquet.ParquetWriter(place, schema.with_metadata(metadata)) as writer,
+            parquet.ParquetWriter(place, table.schema.with_metadata(metadata)) as writer,
         ):
             for number in range(count):
-                table = parquet.read_table(self.part(_name(number)))
-                statuses.update(table.column("status").to_pylist())
-                writer.write_table(table.replace_schema_metadata(metadata))
+                writer.write_table(self._read(number).replace_schema_metadata(metadata))
         with writing(self.out):
             self.part(_MERGED).replace(self.out)
-        return statuses
 
-    def is_merged(self) -> bool:
-        """Return whether the output was made from these parts, by a run killed right after."""
+    def is_finished(self, settings: Mapping[str, Any]) -> bool:
+        """Return whether the output is that of the very same run, killed while it cleaned up."""
+        from pyarrow import parquet
+
+        try:
+            made_by = (parquet.read_schema(self.out).metadata or {})[b"settings"]
+            same = bool(json.loads(made_by)["settings"] == as_json(settings))
+            # parts of another run, which was to replace the output, are not touched
+            return same and (not self.manifest.exists() or self.manifest.read_bytes() == made_by)
+        except Exception:  # noqa: BLE001  # a file of somebody else may hold anything
+            return False
+
+    def _read(self, number: int) -> Any:
         import pyarrow as pa
         from pyarrow import parquet
 
         try:
-            metadata = parquet.read_schema(self.out).metadata or {}
-            return bool(metadata.get(b"settings") == self.manifest.read_bytes())
-        except (pa.ArrowException, OSError):
-            return False
+            content = self.part(_name(number)).read_bytes()
+        except OSError as error:
+            raise DamagedShardError from error
+        self._verify(number, content, {"run": self._run()})
+        return parquet.read_table(pa.BufferReader(content))
+
+    def _verify(self, number: int, content: bytes, expected: Mapping[str, Any]) -> None:
+        """Compare a shard with its record, and the record with what is expected."""
+        try:
+            record = read_json(self.part(_record(number)), RECORD, FORMAT_VERSION)
+        except FileFormatError as error:
+            raise DamagedShardError from error
+        digest = hashlib.sha256(content).hexdigest()
+        expected = {**expected, "part": number, "sha256": digest}
+        if any(record.get(name) != value for name, value in expected.items()):
+            raise DamagedShardError
+
+    def _run(self) -> str:
+        """Return what tells this run from others."""
+        return digest_of_file(self.manifest)
 
 
 def _name(number: int) -> str:
     return f"part-{number:06d}.parquet"
+
+
+def _record(number: int) -> str:
+    return f"part-{number:06d}.json"
 
 
 def as_table(ids: list[Any], frame: pd.DataFrame, id_type: str) -> Any:

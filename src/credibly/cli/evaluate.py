@@ -16,7 +16,7 @@ from credibly.errors import FileFormatError, OutputError
 FEWEST_RESAMPLES = 100
 
 
-@spread(without={"id_column"})
+@spread()
 def evaluate(
     model: o.Model,
     data: Annotated[Path, typer.Argument(help="File or folder of ordinary inputs.")],
@@ -59,15 +59,19 @@ def evaluate(
     place = label_place(labels, data)
     raw_labels(*place)  # errors in the labels are reported first
     own = [place[1]] if place[0] == data and place[1] else []
-    tabular = data.suffix.lower() in (".csv", ".tsv", ".parquet")
-    unlabelled = replace(of_data, drop=[*(of_data.drop or []), *own]) if tabular else of_data
+    unlabelled = (
+        replace(of_data, drop=[*(of_data.drop or []), *own]) if o.is_table(data) else of_data
+    )
     with o.plain_warnings(), resumable():
         loaded = of_model.load(model)
         clf = loaded.classifier
         ordinary = evaluation.read_inputs(data, unlabelled, clf)
         y, count = evaluation.read_classes(clf, ordinary, place, limited=of_data.limit is not None)
         sets = evaluation.attacked_sets(clf, ordinary.x, y, attack or (), bounds)
-        foreign = [evaluation.read_inputs(path, of_data, clf) for path in outliers or ()]
+        foreign = [
+            evaluation.read_inputs(path, o.without_id(of_data, path), clf)
+            for path in outliers or ()
+        ]
         sets |= evaluation.outlier_sets(foreign, ordinary)
         sets |= evaluation.corrupted_sets(ordinary.x, y) if corruptions else {}
         study = Study(

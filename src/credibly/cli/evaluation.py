@@ -25,6 +25,7 @@ from credibly.io.fingerprints import digest_of_tensor
 from credibly.io.labels import read_labels
 from credibly.io.models import LoadedClassifier
 from credibly.io.run_folder import RunFolder
+from credibly.io.source import Ids
 from credibly.io.tables import require_table_extra
 from credibly.model.bind import bind
 from credibly.model.checks import check_model
@@ -45,17 +46,18 @@ SEVERITIES = (1, 3, 5)
 
 @dataclass(frozen=True, eq=False)
 class LoadedInputs:
-    """Inputs from a file, and where they came from."""
+    """Inputs from a file, and where they came from; the ids are those of a column, if named."""
 
     name: str
     x: Tensor
     facts: Mapping[str, Any]
+    ids: Ids
 
 
 def read_inputs(path: Path, how: o.DataOptions, clf: Classifier) -> LoadedInputs:
     """Read all rows of a file, on the device and in the precision of the model."""
     source = how.open(path).for_model(clf)
-    _, x = source.read(0, len(source))
+    ids, x = source.read(0, len(source))
     if not bool(finite_rows(x).any()):
         raise FileFormatError(
             f"{path}: none of its {len(x)} rows can be used: each has a missing or infinite value, "
@@ -63,7 +65,7 @@ def read_inputs(path: Path, how: o.DataOptions, clf: Classifier) -> LoadedInputs
         )
     facts = {**source.describe(), "fingerprint": source.fingerprint()}
     name = path.stem if path.is_file() else path.name
-    return LoadedInputs(name, x.to(device=clf.device, dtype=clf.dtype), facts)
+    return LoadedInputs(name, x.to(device=clf.device, dtype=clf.dtype), facts, ids)
 
 
 def read_classes(
@@ -228,12 +230,19 @@ class EvaluationRun:
             settings = {**self._facts(), **study_settings(out)}
             with show_progress("intervals", len(rows), "sets with intervals") as tick:
                 result = summarise(rows, resamples=resamples, settings=settings, progress=tick)
-            result.save(out)
+            result.save(out, ids=self._ids())
             with whole_file(out / "index.html") as place:
                 place.write_text(study_page(result), encoding="utf-8")
         view = StudyView(result)
         tables = [study_tables.what_to_use(view), study_tables.accuracies(view)]
         return study_tables.findings(view), tables
+
+    def _ids(self) -> dict[str, Ids] | None:
+        """The ids of the rows of every set, if a column names them."""
+        if self.ordinary.facts.get("id_column") is None:
+            return None
+        foreign = {f"outliers {inputs.name}": inputs.ids for inputs in self.outliers}
+        return {name: foreign.get(name, self.ordinary.ids) for name in self.sets}
 
     def _facts(self) -> dict[str, Any]:
         """Where the study came from, to be kept with its result."""

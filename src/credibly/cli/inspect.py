@@ -112,19 +112,14 @@ def _about_data(clf: Classifier, source: Source, ids: list[Any], x: Tensor) -> d
 
 
 def _warn_of_spreads(clf: Classifier, x: Tensor) -> None:
-    """Warn of columns in such different units that only the smallest ones move."""
+    """Warn of unlike units also for a model that does not say that it takes columns."""
     from credibly.model.frames import unlike_spreads
+    from credibly.model.tables import describe_units
 
-    if x.dim() != 2 or clf.space is not None or clf.module is not None:
-        return
-    unlike = unlike_spreads(x)
+    plain = clf.module is None and (clf.space is None or clf.space.is_plain)
+    unlike = unlike_spreads(x) if x.dim() == 2 and plain else None
     if unlike is not None:
-        _warn(
-            f"columns spread by {unlike[0]:.3g} to {unlike[1]:.3g}: distances are in the units of "
-            "the file, so columns with large units hardly move. A factory that returns a "
-            "Classifier with space=Space.standardised(x) measures them on one scale "
-            "(docs/command-line.md, Units)"
-        )
+        _warn(describe_units(*unlike))
 
 
 def _warn(text: str) -> None:

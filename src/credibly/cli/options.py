@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -145,6 +145,16 @@ class DataOptions:
         )
 
 
+def is_table(path: Path) -> bool:
+    """Whether a file has named columns."""
+    return path.suffix.lower() in (".csv", ".tsv", ".parquet")
+
+
+def without_id(how: DataOptions, path: Path) -> DataOptions:
+    """The same options for another file: only tables have a column of ids."""
+    return how if is_table(path) else replace(how, id_column=None)
+
+
 def as_gamma(text: str) -> float | Literal["auto"]:
     """A number, or 'auto'."""
     if text.lower() == "auto":
@@ -209,6 +219,10 @@ _BOTH = re.compile(
 """Messages name the Python argument and, in brackets, the option."""
 
 
+_SPREADS = re.compile(r"(?<=columns spread) by \S+ to [^:]+")
+"""Numbers that differ from set to set in what is otherwise one warning."""
+
+
 def as_options(message: str) -> str:
     """A message of the library with options instead of Python arguments."""
     message = _BOTH.sub(r"\1", message)
@@ -224,8 +238,9 @@ def plain_warnings() -> Iterator[list[str]]:
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         text = f"warning: {as_options(str(message))}"
-        if text not in shown:  # the filter of `warnings` is reset when other code changes filters
-            shown.append(text)
+        kind = _SPREADS.sub("", text)
+        if kind not in shown:  # the filter of `warnings` is reset when other code changes filters
+            shown.append(kind)
             print_error(text, "yellow")
 
     with warnings.catch_warnings():

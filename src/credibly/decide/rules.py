@@ -21,6 +21,8 @@ def load_rule(path: str | Path) -> Rule:
         raise FileFormatError(f"{path}: no such file. A rule is written by its save(...).")
     try:
         content = json.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise FileFormatError(f"{path}: cannot be read ({error.strerror or error}).") from error
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path}: not a JSON file ({error}).") from error
     for kind in RULES:

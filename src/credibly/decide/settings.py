@@ -23,12 +23,13 @@ def describe_settings(settings: Settings) -> str:
 
 def check_own_profile(clf: object, profile: Profile) -> None:
     """The profile must be one of this very classifier."""
+    own = getattr(clf, "classifier_", clf)  # of a CredibilityClassifier
     remedy = classifier_inside(clf) or "Pass the classifier first, then its profile."
     expected = "the Classifier of the profile"
-    require(isinstance(clf, Classifier), "clf", expected, type(clf).__name__, remedy)
+    require(isinstance(own, Classifier), "clf", expected, type(clf).__name__, remedy)
     check_profile(profile)
     require(
-        isinstance(clf, Classifier) and quick_digest(clf) == profile.settings.model,
+        isinstance(own, Classifier) and quick_digest(own) == profile.settings.model,
         "profile",
         "a profile of this very classifier",
         f"that of a model, {in_words(profile.settings.model)}",
@@ -53,6 +54,8 @@ def refuse_other_settings(own: Settings, profile: Profile) -> None:
     for name in ("loss", "solver", "space", "bounds"):
         _require_same(name, str(getattr(own, name)), str(getattr(other, name)))
     if own.classes is not None and other.classes is not None:
+        counts = str(len(own.classes)), str(len(other.classes))
+        _require_same("number of classes", *counts)
         pairs = enumerate(zip(own.classes, other.classes, strict=True))
         for k, (left, right) in pairs:
             expected = f"the names of classes the rule was made with, {left!r} for {k}"
@@ -97,6 +100,9 @@ def read_settings(values: Mapping[str, Any]) -> Settings:
     for name in ("solver", "loss", "moves", "space", "model"):
         if not isinstance(read[name], str):
             raise FileFormatError(f"expected text for {name}, got {read[name]!r}")
+    names, count = read["classes"], len(read["weights"])
+    if count == 0 or (names is not None and len(names) != count):
+        raise FileFormatError(f"{len(names or ())} names of classes for {count} weights")
     return Settings(**read)
 
 

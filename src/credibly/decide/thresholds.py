@@ -7,14 +7,11 @@ import sys
 import warnings
 from bisect import bisect_left
 from collections.abc import Iterator
-from functools import partial
 
-import torch
 from torch import Tensor
 
 from credibly._validation import require, share
 from credibly.errors import CrediblyWarning, InvalidArgumentError
-from credibly.types import CPU
 
 ENOUGH = 50
 """Scores in a sample from which its usual range is known."""
@@ -23,14 +20,16 @@ FAR = 100.0
 """Times the lower half of the spread: a threshold further below is due to strange inputs."""
 
 LEVELS = 20
-"""Coverages that are tested for a promised error rate, each with this share of the allowed error.
-More of them would find a finer threshold by a stricter test."""
+"""Steps of the coverage from the first that is tested for a promised error rate to all samples."""
+
+ALL = 0.1
+"""Share of the allowed error of a promise that is spent on answering everything."""
 
 EVERYTHING = -sys.float_info.max
 """The threshold that every score reaches, as a number that JSON can hold."""
 
 ERROR_RATES = tuple(
-    float(f"{digits}e{power}") for power in range(-8, -1) for digits in range(10, 100)
+    float(f"{digits}e{power}") for power in range(-4, -1) for digits in range(10, 100)
 )
 """Error rates of two digits, in rising order: those that an error message names as possible."""
 
@@ -51,21 +50,21 @@ def for_error_rate(score: Tensor, correct: Tensor, error_rate: float, confidence
 
     With probability at least `confidence` over the labelled sample, at most the share `error_rate`
     of the accepted predictions on new samples of the same kind is wrong, for any score that was
-    chosen without these labels. `LEVELS` coverages, fixed beforehand, are tested, each by the exact
-    binomial test at its share of the allowed error (Bonferroni; the bound is that of Geifman and
-    El-Yaniv 2017). Given the m-th largest score, the samples strictly above it are independent
-    draws of what a threshold just above it accepts, with or without ties. The tests bound the error
-    rates of all coverages at once, so the smallest error rate that can be promised, which the error
-    message names, may be asked for next.
+    chosen without these labels. Coverages, fixed beforehand, are tested from the smallest that can
+    pass with one error upward, each by the exact binomial test at the full level, and the first
+    failure ends it (fixed-sequence testing, as in Learn then Test, Angelopoulos and others 2021):
+    the chance that any coverage passes wrongly is that of the first one that should not. A tenth of
+    the error is spent on answering everything first. Given the m-th largest score, the samples
+    strictly above it are independent draws of what a threshold just above it accepts, with or
+    without ties.
     """
     rate, sure = share("error_rate", error_rate), share("confidence", confidence)
     known = ~score.isnan()
     values, order = score[known].double().sort(descending=True)
     wrong = ~correct[known].bool()[order]
-    allowed = (1 - sure) / LEVELS
-    for threshold, kept, errors in _levels(values, wrong):
-        if _passes(errors, kept, allowed, rate):
-            return threshold
+    passed = _last_passing(values, wrong, rate, 1 - sure)
+    if passed is not None:
+        return passed
     raise InvalidArgumentError(
         "labels",
         expected="enough labelled samples, right often enough, to promise an error rate of "
@@ -73,13 +72,24 @@ def for_error_rate(score: Tensor, correct: Tensor, error_rate: float, confidence
         got=f"{len(values)} samples, {int(wrong.sum())} of them wrong",
         remedy=f"At least {samples_needed(rate, sure)} accepted samples without an error are "
         "needed, and more with some. Allow a larger error rate, or bring more labelled samples. "
-        + _possible(values, wrong, allowed, len(score)),
+        + _possible(values, wrong, 1 - sure),
     )
 
 
-def samples_needed(error_rate: float, confidence: float) -> int:
-    """Accepted samples without any error from which `for_error_rate` can promise anything."""
-    return math.ceil(math.log((1 - confidence) / LEVELS) / math.log1p(-error_rate))
+def samples_needed(error_rate: float, confidence: float, *, errors: int = 0) -> int:
+    """Accepted samples, with so many errors among them, from which a promise can be made."""
+    allowed = 1 - confidence
+    least = math.ceil(math.log((1 - ALL) * allowed) / math.log1p(-error_rate))
+    if errors == 0:
+        return least
+    enough = range(least, 8 * (errors + 1) * (least + errors + 1))
+    return enough[
+        bisect_left(
+            enough,
+            x=True,
+            key=lambda n: _binomial_cdf(errors, n, error_rate) <= (1 - ALL) * allowed,
+        )
+    ]
 
 
 def for_false_alarms(score: Tensor, rate: float, *, unsolved_are_flagged: bool = False) -> float:
@@ -130,54 +140,71 @@ def _warn_of_strange_inputs(values: Tensor, threshold: float) -> None:
         )
 
 
-def _levels(values: Tensor, wrong: Tensor) -> Iterator[tuple[float, int, int]]:
-    """Threshold, accepted and wrong among them, of each coverage from the largest down.
+def _last_passing(values: Tensor, wrong: Tensor, rate: float, allowed: float) -> float | None:
+    """The threshold of the largest coverage before the first that fails; scores are sorted.
 
-    The scores are sorted from the top. Coverages that accept nothing are left out.
+    A tenth of the allowed error is spent on answering everything, which is right for a model that
+    is good enough, however bad the score is.
+    """
+    count, passed = len(values), None
+    if count and _binomial_cdf(int(wrong.sum()), count, rate) <= ALL * allowed:
+        return EVERYTHING
+    allowed *= 1 - ALL
+    for threshold, kept, errors in _levels(values, wrong, rate, allowed):
+        if _binomial_cdf(errors, kept, rate) > allowed:
+            break
+        passed = threshold
+    return passed
+
+
+def _levels(
+    values: Tensor, wrong: Tensor, rate: float, allowed: float
+) -> Iterator[tuple[float, int, int]]:
+    """Threshold, accepted and wrong among them, of each coverage from the smallest up.
+
+    The scores are sorted from the top. The first coverage may have one error, if there are samples
+    enough for that, so that a single unlucky one does not end the search.
     """
     count = len(values)
-    for level in range(LEVELS if count else 0, 0, -1):
-        if level == LEVELS:
-            threshold, kept = EVERYTHING, count
-        else:
-            border = float(values[math.ceil(level * count / LEVELS) - 1])
-            # just above it, not at the next score seen: scores in between are accepted, too
-            threshold = math.nextafter(border, math.inf)
-            kept = int((values > border).sum())
-        if kept:
-            yield threshold, kept, int(wrong[:kept].sum())
+    sure = 1 - allowed / (1 - ALL)
+    starts = (samples_needed(rate, sure, errors=errors) for errors in (1, 0))
+    first = next((start for start in starts if start <= count), None)
+    for level in range(LEVELS + 1) if first is not None else ():
+        size = (first or 0) + round(level * (count - (first or 0)) / LEVELS)
+        if size == count:
+            yield EVERYTHING, count, int(wrong.sum())
+            return
+        border = float(values[size])
+        kept = int((values > border).sum())
+        if kept:  # just above the border: scores between it and the next are accepted, too
+            yield math.nextafter(border, math.inf), kept, int(wrong[:kept].sum())
 
 
-def _possible(values: Tensor, wrong: Tensor, allowed: float, samples: int) -> str:
-    """The smallest error rate that these samples can promise, and its coverage."""
-    best, coverage = len(ERROR_RATES), 0.0
-    for threshold, kept, errors in _levels(values, wrong):
-        # coverages fall, so one that is no better need not be searched
-        test = partial(_passes, errors, kept, allowed)
-        if best and test(ERROR_RATES[best - 1]):
-            best = bisect_left(ERROR_RATES, x=True, hi=best - 1, key=test)
-            coverage = int((values >= threshold).sum()) / samples
-    if best == len(ERROR_RATES):
+def _possible(values: Tensor, wrong: Tensor, allowed: float) -> str:
+    """The smallest error rate, of two digits, that these samples can promise."""
+    place = bisect_left(
+        ERROR_RATES,
+        x=True,
+        key=lambda rate: _last_passing(values, wrong, rate, allowed) is not None,
+    )
+    if place == len(ERROR_RATES):
         return "These samples can promise no error rate at this confidence."
     return (
         "The smallest error rate these samples can promise at this confidence is "
-        f"{ERROR_RATES[best]:g}, at a coverage of {coverage:.2g}."
+        f"{ERROR_RATES[place]:g}."
     )
-
-
-def _passes(errors: int, count: int, allowed: float, error_rate: float) -> bool:
-    return _binomial_cdf(errors, count, error_rate) <= allowed
 
 
 def _binomial_cdf(errors: int, count: int, error_rate: float) -> float:
     """P(at most `errors` of `count` | each with chance `error_rate`), summed in log space."""
-    k = torch.arange(errors + 1, dtype=torch.float64, device=CPU)
-    n = torch.tensor(float(count), dtype=torch.float64, device=CPU)
-    logs = (
-        torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
-        + k * math.log(error_rate) + (n - k) * math.log1p(-error_rate)
-    )  # fmt: skip
-    return float(torch.logsumexp(logs, 0).exp())
+    good, bad = math.log1p(-error_rate), math.log(error_rate)
+    whole = math.lgamma(count + 1)
+    return math.fsum(
+        math.exp(
+            whole - math.lgamma(k + 1) - math.lgamma(count - k + 1) + k * bad + (count - k) * good
+        )
+        for k in range(errors + 1)
+    )
 
 
 def _known(score: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,11 +50,7 @@ class ImageFolder(Source):
             ) from error
         self.path, self.kind, self.mode = path, "images", mode
         self.size = _size(size)
-        self._names = sorted(
-            found.relative_to(path).as_posix()
-            for found in path.rglob("*")
-            if found.suffix.lower() in ENDINGS and not found.name.startswith(".")
-        )
+        self._names = _list_images(path)
         if not self._names:
             raise FileFormatError(f"{path}: no images in this folder ({', '.join(ENDINGS)}).")
         self._limit(len(self._names), limit)
@@ -65,7 +62,10 @@ class ImageFolder(Source):
     def fingerprint(self) -> str:
         """Return the SHA-256 over the paths and contents of all images."""
         names = self._names[: len(self)]
-        return digest_of_parts((name, digest_of_file(self.path / name)) for name in names)
+        return digest_of_parts((_printable(name), _digest(self.path / name)) for name in names)
+
+    def stamp(self) -> None:
+        """A folder has none: its times say nothing about the contents of its files."""
 
     def _take(self, start: int, stop: int) -> tuple[Ids, Tensor]:
         names = self._names[start:stop]
@@ -74,7 +74,7 @@ class ImageFolder(Source):
             pixels = self._pixels(name)
             if pixels is not None and pixels.shape == row.shape:
                 row.copy_(pixels)
-        return names, rows
+        return [_printable(name) for name in names], rows
 
     def _pixels(self, name: str) -> Tensor | None:
         with _opened(self.path / name) as image:
@@ -92,9 +92,9 @@ class ImageFolder(Source):
         for name, shape in found:
             if first is not None and shape != first[1]:
                 raise FileFormatError(
-                    f"{self.path}: the images differ: {first[0]} is {first[1]}, {name} is {shape} "
-                    "(channels, height, width). Pass size=(height, width) (--size HEIGHTxWIDTH) "
-                    "and mode='grey' (--mode grey), or 'rgb'."
+                    f"{self.path}: the images differ: {_printable(first[0])} is {first[1]}, "
+                    f"{_printable(name)} is {shape} (channels, height, width). Pass size=(height, "
+                    "width) (--size HEIGHTxWIDTH) and mode='grey' (--mode grey), or 'rgb'."
                 )
         if first is None:
             raise FileFormatError(f"{self.path}: none of {len(self)} images can be read.")
@@ -108,11 +108,44 @@ class ImageFolder(Source):
             return (channels, *(self.size or (image.height, image.width)))
 
 
+def _list_images(folder: Path) -> list[str]:
+    """List what is named like an image; whether it is one is seen when it is read."""
+    return sorted(
+        found.relative_to(folder).as_posix()
+        for found in folder.rglob("*")
+        if found.suffix.lower() in ENDINGS and not found.name.startswith(".")
+    )
+
+
+def _printable(name: str) -> str:
+    """Return a name that is text; bytes that are not UTF-8 are written in hex."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether it can be read: not a folder, a link to nothing, or a pipe, which may never end."""
+    try:
+        return path.is_file()
+    except OSError:  # in a folder without permission
+        return False
+
+
+def _digest(path: Path) -> str:
+    """Return the digest of a file, or a word where there is nothing to read."""
+    try:
+        return digest_of_file(path) if _is_plain(path) else "no file"
+    except FileFormatError:
+        return "unreadable"
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Image | None]:
     """Open an image, or give None if it cannot be read; errors of decoding end here, too."""
     from PIL import Image
 
+    if not _is_plain(path):
+        yield None
+        return
     try:
         image = Image.open(path)
     except Exception:  # noqa: BLE001  # decoders may raise anything

@@ -14,15 +14,18 @@ from torch import Tensor
 
 from credibly._validation import require
 from credibly.errors import CrediblyWarning, FileFormatError, InvalidArgumentError
-from credibly.io.arrays import ArrayFile
+from credibly.io.array_files import ArrayFile, as_numpy
 from credibly.io.columns import list_names
 from credibly.io.source import ARRAYS, TABLES
-from credibly.io.tables import TableFile
+from credibly.io.table_files import TableFile
 
 _REMEDY = (
     "Pass --labels and a file or an array or column of one: labels.npy, arrays.npz:labels, "
     "table.csv:label."
 )
+LARGE = 2.0**53
+"""From here on, floating numbers are no longer told apart."""
+
 _USUAL = ("labels", "label", "y", "target", "class")
 
 
@@ -97,16 +100,19 @@ def _read_array(path: Path, key: str | None) -> NDArray[Any]:
     if path.suffix.lower() == ".npy" and key is not None:
         raise FileFormatError(f"{path}: holds one array, without a name; there is no {key!r}.")
     header = headers[_choose(path, key, list(headers))]
-    return np.asarray(file.rows(header, 0, header.shape[0] if header.shape else 1))
+    return as_numpy(file.rows(header, 0, header.shape[0] if header.shape else 1))
 
 
 def _read_column(path: Path, key: str | None) -> NDArray[Any]:
     file = TableFile(path)
-    values = file.read([_choose(path, key, file.names)]).column(0).to_pylist()
+    values = file.values(_choose(path, key, file.names))
     empty = np.array([value is None for value in values])
     if bool(empty.any()):
         raise FileFormatError(f"{path}: {_describe_missing(empty, 'missing')}")
-    return np.asarray(values)
+    try:
+        return np.asarray(values)
+    except ValueError as error:  # lists of different lengths
+        raise FileFormatError(f"{path}: labels are not one number or name per row.") from error
 
 
 def _choose(path: Path, key: str | None, names: list[str]) -> str:
@@ -120,26 +126,36 @@ def _choose(path: Path, key: str | None, names: list[str]) -> str:
 
 def _as_numbers(values: NDArray[Any], classes: Sequence[str] | int, path: Path) -> NDArray[Any]:
     if values.dtype.kind in "iub":
+        if values.dtype.kind == "u":  # what is larger is no class, either
+            values = np.minimum(values, np.uint64(2**63 - 1))
         return _by_numeric_name(values.astype(np.int64), classes)
     if values.dtype.kind == "f":
-        whole = np.isfinite(values) & (values == np.floor(values))
+        whole = (np.abs(values) < LARGE) & (values == np.floor(values))
         if bool(whole.all()):
             return _by_numeric_name(values.astype(np.int64), classes)
         missing = _describe_missing(~whole, "missing, or not whole numbers")
         raise FileFormatError(f"{path}: {missing}")
-    words = [str(value).strip() for value in values.tolist()]
+    words = [str(value).strip() for value in _listed(values, path)]
     names = {} if isinstance(classes, int) else {name: k for k, name in enumerate(classes)}
     unknown = sorted({word for word in words if word not in names})
     if not unknown:
         return np.array([names[word] for word in words], dtype=np.int64)
     require(
-        all(word.isdecimal() for word in words),
+        all(word.isdecimal() and len(word) < 19 for word in words),
         "labels",
         f"names of classes: {', '.join(names) or 'the model has none'}",
         f"{', '.join(map(repr, unknown[:4]))} in {path.name}",
         "Name the classes (--classes), or write numbers from 0.",
     )
     return _by_numeric_name(np.array([int(word) for word in words], dtype=np.int64), classes)
+
+
+def _listed(values: NDArray[Any], path: Path) -> list[Any]:
+    try:
+        listed: list[Any] = values.tolist()
+    except (ValueError, SystemError) as error:  # bytes that are no text
+        raise FileFormatError(f"{path}: labels that cannot be read ({error}).") from error
+    return listed
 
 
 def _describe_missing(rows: NDArray[np.bool_], what: str) -> str:

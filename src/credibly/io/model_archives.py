@@ -7,6 +7,7 @@ import json
 import warnings
 import zipfile
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,27 @@ import torch
 from torch import nn
 
 from credibly.adapters.sklearn.dispatch import inside_of, refuse_flat
-from credibly.adapters.sklearn.twin import from_sklearn
 from credibly.errors import FileFormatError, MissingExtraError, ModelError
 from credibly.io.fingerprints import digest_of_file
 from credibly.io.loaded import LoadedClassifier, Parts, Wanted
-from credibly.io.python_models import wrap
+from credibly.io.python_models import twin_of, wrap
 from credibly.model.classifier import Classifier
-from credibly.model.losses import resolve_loss
 
 _TRUST = "pass trusted=True (--unsafe-pickle) only if you made the file or trust who did"
+
+
+_OWN = (
+    "credibly.estimator.CredibilityClassifier",
+    "credibly.model.space.Space",
+    *(f"credibly.model.losses.{name}" for name in (
+        "CrossEntropy", "Logistic", "Hinge", "OneVersusRestHinge",
+    )),
+    *(f"credibly.solve.{name}" for name in (
+        "hybrid.Hybrid", "lbfgs.LBFGS", "gradient_descent.GradientDescent",
+        "gauss_newton.GaussNewton", "arrow_hurwicz.ArrowHurwicz",
+    )),
+)  # fmt: skip
+"""Types of this package that an estimator may hold: settings and numbers, nothing that runs."""
 
 
 def load_program(path: Path, wanted: Wanted) -> LoadedClassifier:
@@ -68,7 +81,8 @@ def load_skops(path: Path, wanted: Wanted) -> LoadedClassifier:
     io = _import("skops.io", "skops")
     try:
         unknown = io.get_untrusted_types(file=path)
-        trusted = unknown if wanted.trusted is True else list(wanted.trusted or ())
+        named = [*_OWN, *(wanted.trusted or ())] if wanted.trusted is not True else unknown
+        trusted = [name for name in unknown if name in named]
         refused = [name for name in unknown if name not in trusted]
         estimator = None if refused else io.load(path, trusted=trusted)
     except Exception as error:
@@ -85,16 +99,20 @@ def load_skops(path: Path, wanted: Wanted) -> LoadedClassifier:
 
 def _refuse_flat(path: Path) -> None:
     """Refuse a forest and the like by the class names in the file, without loading it."""
-    with suppress(KeyError, TypeError, IndexError, ValueError), zipfile.ZipFile(path) as archive:
+    node = None
+    with suppress(Exception), zipfile.ZipFile(path) as archive:  # the caller refuses it anyway
         node = json.loads(archive.read("schema.json"))
         while (inner := _find_deciding(node)) is not None:
             node = inner
-        if node["__module__"].split(".")[0] == "sklearn":
-            refuse_flat(node["__class__"])
+        node = node if node["__module__"].split(".")[0] == "sklearn" else None
+    if node is not None:
+        refuse_flat(node["__class__"])
 
 
 def _find_deciding(node: Any) -> Any:
     """Return the part that decides in a pipeline, a search or a freezer of skops, else None."""
+    if node["__class__"] in ("BaggingClassifier", "CredibilityClassifier"):
+        return node["content"]["content"]["estimator_"]
     if node["__class__"] == "Pipeline":
         return node["content"]["content"]["steps"]["content"][-1]["content"][1]
     attribute = inside_of(node["__class__"])
@@ -121,19 +139,9 @@ def _convert(estimator: Any, kind: str, path: Path, wanted: Wanted) -> LoadedCla
     if isinstance(estimator, nn.Module):
         raise FileFormatError(f"{path}: holds a torch module. Name its factory and pass --weights.")
     _refuse(path, wanted, "outputs", "device", "preprocess")
-    loss = None if wanted.loss is None else resolve_loss(wanted.loss)
-    clf = from_sklearn(estimator, loss=loss, dtype=wanted.dtype or torch.float64)
-    if wanted.classes is not None:
-        clf = Classifier(
-            clf.net,
-            preprocess=clf.preprocess,
-            classes=wanted.classes,
-            loss=clf.loss,
-            outputs=clf.outputs,
-            device=clf.device,
-            dtype=clf.dtype,
-        )
-    return _loaded(clf, kind, path, f"scikit-learn {type(estimator).__name__}", ())
+    clf, notes = twin_of(estimator, wanted)
+    found = _loaded(clf, kind, path, f"scikit-learn {type(estimator).__name__}", ())
+    return replace(found, notes=tuple(notes))
 
 
 def _refuse(path: Path, wanted: Wanted, *names: str) -> None:

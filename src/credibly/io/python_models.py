@@ -7,14 +7,18 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
 from safetensors.torch import load_model
 from torch import nn
 
 from credibly._validation import require
+from credibly.adapters.sklearn.dispatch import unwrapped
+from credibly.adapters.sklearn.twin import from_sklearn
 from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, ModelError
 from credibly.io.files import load_tensors
 from credibly.io.fingerprints import (
@@ -25,7 +29,7 @@ from credibly.io.fingerprints import (
 )
 from credibly.io.loaded import LoadedClassifier, Parts, Wanted, refuse_format
 from credibly.model.classifier import Classifier
-from credibly.model.losses import Loss
+from credibly.model.losses import Loss, resolve_loss
 
 
 def load_python(spec: str, wanted: Wanted) -> LoadedClassifier:
@@ -43,11 +47,20 @@ def load_python(spec: str, wanted: Wanted) -> LoadedClassifier:
         remedy = f"Set it where {spec} makes the Classifier."
         wanted.refuse(*settings, expected=expected, remedy=remedy)
         clf = model
+    elif is_estimator(model):
+        remedy = f"Leave it out, or return a credibly.Classifier from {spec}."
+        expected = "no such setting with a scikit-learn model, which fixes it"
+        wanted.refuse(
+            "weights", "outputs", "device", "preprocess", expected=expected, remedy=remedy
+        )
+        clf, also = twin_of(model, wanted)
+        notes += also
     else:
         clf, more = wrap(model, wanted)
     weights = digest_of_classifier(clf) or "none"
     parts = (("name", spec.rpartition(":")[2]), ("weights", weights), ("code", code), *more)
-    description = f"{type(clf.net).__name__} from {spec}"
+    kind = type(model if is_estimator(model) else clf.net).__name__
+    description = f"{kind} from {spec}"
     return LoadedClassifier(clf, "python", description, parts, tuple(notes))
 
 
@@ -69,7 +82,8 @@ def import_spec(spec: str) -> tuple[object, str]:
     except Exception as error:
         raise ModelError(
             f"{place} cannot be imported: {type(error).__name__}: {error}",
-            remedy="Try it with `python -c 'import ...'` in the same folder and environment.",
+            remedy=_trust_remedy(error)
+            or "Try it with `python -c 'import ...'` in the same folder and environment.",
         ) from error
     if not hasattr(module, attribute):
         public = [name for name in vars(module) if not name.startswith("_")]
@@ -106,6 +120,37 @@ def wrap(net: Any, wanted: Wanted) -> tuple[Classifier, Parts]:
     return clf, parts
 
 
+def is_estimator(model: object) -> bool:
+    """Whether it looks like an estimator of scikit-learn, which is not called but fitted."""
+    return not callable(model) and hasattr(model, "fit") and hasattr(model, "predict")
+
+
+def twin_of(estimator: Any, wanted: Wanted) -> tuple[Classifier, list[str]]:
+    """Return the classifier of a fitted scikit-learn model, and notes about it."""
+    clf = from_sklearn(
+        estimator,
+        loss=None if wanted.loss is None else resolve_loss(wanted.loss),
+        dtype=wanted.dtype or torch.float64,
+    )
+    if wanted.classes is not None:
+        clf = copy(clf)
+        clf.classes = Classifier(clf.net, classes=wanted.classes).classes
+    own = getattr(unwrapped(estimator), "gamma_", None)
+    if own is None:
+        return clf, []
+    return clf, [f"its own profiles are made with gamma={float(own)!r} (--gamma {float(own)!r})"]
+
+
+def _trust_remedy(error: Exception) -> str | None:
+    """What to do where skops, inside the user's code, refused a file for the types in it."""
+    if type(error).__name__ != "UntrustedTypesFoundException":
+        return None
+    return (
+        "If you trust these types, name them in your code: skops.io.load(FILE, trusted=[...]); "
+        "skops.io.get_untrusted_types(file=FILE) lists them."
+    )
+
+
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise FileFormatError(f"{path}: no such file.")
@@ -135,12 +180,14 @@ def _make(found: object, spec: str, wanted: Wanted) -> tuple[Any, list[str]]:
         if isinstance(model, nn.Module) and any(part.training for part in model.modules()):
             model.eval()
             notes.append("the factory's module was in training mode; .eval() was called on it")
-    if not callable(model) and not isinstance(model, Classifier):
+    taken = isinstance(model, Classifier) or is_estimator(model)
+    if not callable(model) and not taken:
         raise ModelError(
             f"{spec} is a {type(model).__name__}, not a model",
-            remedy="Name an nn.Module, a credibly.Classifier, or a factory of one.",
+            remedy="Name an nn.Module, a credibly.Classifier, a fitted scikit-learn model, or a "
+            "factory of one.",
         )
-    if wanted.weights is not None and not isinstance(model, Classifier):
+    if wanted.weights is not None and not taken:
         notes.append(_load_weights(model, wanted.weights, spec))
     return _move(model, wanted) if isinstance(model, nn.Module) else model, notes
 
@@ -159,7 +206,8 @@ def _call(factory: Callable[[], object], spec: str, *, check_random: bool) -> ob
     except Exception as error:
         raise ModelError(
             f"{spec} failed when called without arguments: {type(error).__name__}: {error}",
-            remedy="Name a function that takes no arguments and returns the trained model.",
+            remedy=_trust_remedy(error)
+            or "Name a function that takes no arguments and returns the trained model.",
         ) from error
     if _first_weights(made) != before:
         raise ModelError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -29,7 +30,7 @@ class RunFolder:
         kind: the format that the manifest names.
         version: of the format.
         manifest: the file name of the manifest.
-        parts: a glob pattern of the names of parts; `clear` removes no other files.
+        parts: glob patterns of the names of parts; `clear` removes no other files.
         restart: how a user drops the finished parts, for error messages.
     """
 
@@ -40,13 +41,14 @@ class RunFolder:
         kind: str = "credibly.run",
         version: int = 1,
         manifest: str = "manifest.json",
-        parts: str = "*.safetensors",
+        parts: str | tuple[str, ...] = "*.safetensors",
         restart: str = "choose another folder",
     ) -> None:
         self.path = Path(path)
         self.manifest = self.path / manifest
         self._kind, self._version = kind, version
-        self._pattern, self._restart = parts, restart
+        self._patterns = (parts,) if isinstance(parts, str) else parts
+        self._restart = restart
 
     def create(self) -> None:
         """Make the folder."""
@@ -121,8 +123,9 @@ class RunFolder:
         own = as_json(settings)
         if not self.manifest.exists():
             marks = {"format": self._kind, "format_version": self._version}
-            record = {**marks, "settings": own, "resolved": dict(make() if make else {})}
+            content = {"settings": own, "resolved": as_json(make() if make else {})}
             self.create()
+            record = {**marks, **content, "sha256": _digest(content)}
             write_json(self.manifest, record, replace=False)
         stored = self.read()
         self._refuse_other(stored["settings"], own, same)
@@ -139,6 +142,11 @@ class RunFolder:
         for name in ("settings", "resolved"):
             if not isinstance(record.get(name), dict):
                 raise FileFormatError(f"{self.manifest}: the manifest has no {name!r}.")
+        if record.get("sha256", _digest(record)) != _digest(record):  # older ones have none
+            raise FileFormatError(
+                f"{self.manifest}: damaged, or changed by hand; its parts cannot be continued. "
+                f"Restore it, or {self._restart}."
+            )
         return record
 
     def part(self, name: str) -> Path:
@@ -155,7 +163,7 @@ class RunFolder:
 
     def clear(self) -> None:
         """Remove the parts and the manifest, and nothing else."""
-        for pattern in (TEMPORARY, self._pattern, self.manifest.name):
+        for pattern in (TEMPORARY, *self._patterns, self.manifest.name):
             self._unlink(pattern)
 
     def remove(self) -> None:
@@ -194,6 +202,11 @@ class RunFolder:
 def as_json(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values as JSON gives them back, so that stored and new ones compare equal."""
     return dict(json.loads(json.dumps(values)))
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    known = {name: content[name] for name in ("settings", "resolved")}
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 
 def _shorten(value: object) -> str:

@@ -17,6 +17,9 @@ Ids = list[int] | list[str] | list[str | None] | list[int | None]
 ARRAYS = (".npy", ".npz", ".safetensors")
 TABLES = (".csv", ".tsv", ".parquet")
 
+Stamp = tuple[int, ...]
+"""Size, times and number of a file. Another content has another stamp, nearly always."""
+
 
 class Source(ABC):
     """Rows of inputs on disk. Only the rows asked for are held in memory.
@@ -27,6 +30,7 @@ class Source(ABC):
         shape: shape of one input.
         id_type: 'int64' or 'string'.
         files: whether every row is a file, so that a row of NaN is a file that cannot be read.
+        opened: the stamp of the file when it was opened; None for a folder.
     """
 
     path: Path
@@ -34,6 +38,7 @@ class Source(ABC):
     shape: tuple[int, ...]
     id_type: Literal["int64", "string"] = "int64"
     files: bool = False
+    opened: Stamp | None = None
     _rows: int
 
     def __len__(self) -> int:
@@ -61,6 +66,14 @@ class Source(ABC):
         Arrays and images have no names and stay as they are.
         """
         return self
+
+    def stamp(self) -> Stamp | None:
+        """Return what is cheap to know of the file's content; None for a folder."""
+        try:
+            found = self.path.stat()
+        except OSError as error:
+            raise FileFormatError(f"{self.path}: cannot be read ({error.strerror}).") from error
+        return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
     @abstractmethod
     def fingerprint(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -13,134 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from credibly.errors import FileFormatError, MissingExtraError
+from credibly.errors import FileFormatError
 from credibly.io.columns import choose_columns, in_order_of_model
 from credibly.io.fingerprints import digest_of_file
 from credibly.io.source import Ids, Source
+from credibly.io.table_files import TableFile, require_table_extra
 from credibly.model.classifier import Classifier
 from credibly.model.tables import column_names
 
-BLOCK = 1 << 20
-"""Bytes of a CSV file parsed at a time."""
+__all__ = ["Table", "require_table_extra"]
 
-BATCH = 4096
-"""Rows of a Parquet file decoded at a time."""
-
-
-def require_table_extra(purpose: str = "A Parquet file of profiles", *, pandas: bool = True) -> Any:
-    """Return pyarrow, or say that it or pandas is missing."""
-    try:
-        import pyarrow as pa
-
-        if pandas:
-            import pandas as pd  # noqa: F401
-    except ImportError as error:
-        package = error.name or "pyarrow"
-        raise MissingExtraError(package=package, extra="table", purpose=purpose) from error
-    return pa
-
-
-class TableFile:
-    """A CSV, TSV or Parquet file. Everything that is wrong with it is a `FileFormatError`.
-
-    Attributes:
-        names: of all columns.
-        schema: the Arrow types; those of a CSV file are guesses from its first rows.
-        rows: their number, or None for CSV, where it takes a pass through the file.
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        require_table_extra("A table", pandas=False)
-        self.path = Path(path)
-        suffix = self.path.suffix.lower()
-        self._separator = "\t" if suffix == ".tsv" else ","
-        self._parquet: Any = None
-        self.rows: int | None = None
-        with self._reading():
-            if suffix == ".parquet":
-                from pyarrow import parquet
-
-                self._parquet = parquet.ParquetFile(self.path)
-                self.rows = int(self._parquet.metadata.num_rows)
-                self.schema = self._parquet.schema_arrow
-            else:
-                self._check_first_line()
-                self.schema = self._open_csv(None).schema
-            self.names: list[str] = list(self.schema.names)
-
-    def read(self, columns: Sequence[str] | None = None) -> Any:
-        """Read a whole table, or some of its columns; the types of CSV columns are guessed."""
-        from pyarrow import csv
-
-        wanted = None if columns is None else list(columns)
-        with self._reading():
-            if self._parquet is not None:
-                return self._parquet.read(columns=wanted)
-            return csv.read_csv(
-                self.path,
-                parse_options=csv.ParseOptions(delimiter=self._separator),
-                convert_options=csv.ConvertOptions(include_columns=wanted or []),
-            )
-
-    def batches(self, columns: list[str], start: int = 0) -> Iterator[tuple[int, Any]]:
-        """Read batches of some columns, each with its first row, from at or before `start`.
-
-        Columns of a CSV file are strings. A Parquet file is read from the row group of `start`.
-        """
-        position, first = 0, 0
-        with self._reading():
-            if self._parquet is None:
-                batches = self._open_csv(columns)
-            else:
-                meta = self._parquet.metadata
-                sizes = [meta.row_group(k).num_rows for k in range(meta.num_row_groups)]
-                while first + 1 < len(sizes) and position + sizes[first] <= start:
-                    position, first = position + sizes[first], first + 1
-                groups = list(range(first, len(sizes)))
-                batches = self._parquet.iter_batches(BATCH, groups, columns, use_threads=False)
-            for batch in batches:
-                yield position, batch
-                position += batch.num_rows
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        import pyarrow as pa
-
-        try:
-            yield
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            reason = " ".join(str(error).split())
-            raise FileFormatError(f"{self.path}: not a readable table ({reason}).") from error
-
-    def _open_csv(self, columns: list[str] | None) -> Any:
-        import pyarrow as pa
-        from pyarrow import csv
-
-        words = None if columns is None else dict.fromkeys(columns, pa.string())
-        return csv.open_csv(
-            self.path,
-            read_options=csv.ReadOptions(block_size=BLOCK, use_threads=False),
-            parse_options=csv.ParseOptions(delimiter=self._separator),
-            convert_options=csv.ConvertOptions(
-                column_types=words, include_columns=columns or [], strings_can_be_null=True
-            ),
-        )
-
-    def _check_first_line(self) -> None:
-        """Refuse a file without names, and one whose names are separated by another character."""
-        with self.path.open("rb") as file:
-            line = file.readline().strip().decode("utf-8", "replace")
-        if not line:
-            raise FileFormatError(f"{self.path}: the first line must name the columns.")
-        known = {",": "commas", "\t": "tabs", ";": "semicolons"}
-        found = next((mark for mark in known if mark in line), self._separator)
-        if self._separator not in line and found != self._separator:
-            raise FileFormatError(
-                f"{self.path}: its columns are separated by {known[found]}, and "
-                f"{known[self._separator]} are needed. Write it again: "
-                f"pandas.read_csv({self.path.name!r}, sep={found!r}).to_csv(...), with "
-                "decimal=',' beside sep if its numbers have decimal commas."
-            )
+_WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
+"""A whole number without leading zeros that 64 bits can hold."""
 
 
 class Table(Source):
@@ -157,6 +40,7 @@ class Table(Source):
     ) -> None:
         pa = require_table_extra("A table of inputs", pandas=False)
         self.path, self.kind, self.id_column = path, path.suffix.lower()[1:], id_column
+        self.opened = self.stamp()
         self._file = TableFile(path)
         self.columns = choose_columns(path, self._file.names, columns, id_column, drop)
         self.shape = (len(self.columns),)
@@ -186,13 +70,25 @@ class Table(Source):
         if self._file.rows is not None:
             self._check_types()
             return self._file.rows
-        rows = 0
+        rows, whole = 0, self.id_column is not None
         for first, batch in self._batches(0):
             self._features(batch, first)
             rows = first + batch.num_rows
+            used = batch if limit is None else batch.slice(0, limit - first)
+            whole = whole and self._has_whole_ids(used)
             if limit is not None and rows >= limit:
                 break
+        if whole:  # as the same ids of a Parquet file
+            self.id_type = "int64"
         return rows
+
+    def _has_whole_ids(self, batch: Any) -> bool:
+        """Whether every id of a CSV file is a number that looks the same when written again."""
+        from pyarrow import compute
+
+        with self._file.reading():
+            matches = compute.match_substring_regex(batch.column(self.id_column), _WHOLE)
+            return bool(compute.all(matches, skip_nulls=False).as_py())
 
     def _check_types(self) -> None:
         import pyarrow as pa
@@ -203,9 +99,13 @@ class Table(Source):
         for name in self.columns:
             kind = self._file.schema.field(name).type
             if not any(holds(kind) for holds in numeric):
-                column = self._file.read([name]).column(0)
-                value = column[0].as_py() if len(column) else None
+                value = self._first_value(name)
                 raise self._not_a_number(name, 0, value, f" (the column is {kind})")
+
+    def _first_value(self, name: str) -> object:
+        with self._file.reading():
+            _, batch = next(self._file.batches([name]), (0, None))
+            return batch.column(0)[0].as_py() if batch is not None and batch.num_rows else None
 
     def _rewind(self) -> None:
         self._held: tuple[int, Any] | None = None
@@ -240,7 +140,8 @@ class Table(Source):
     def _ids(self, batch: Any, first: int) -> list[Any]:
         if self.id_column is None:
             return list(range(first, first + batch.num_rows))
-        found: list[Any] = batch.column(self.id_column).cast(self.id_type).to_pylist()
+        with self._file.reading():
+            found: list[Any] = batch.column(self.id_column).cast(self.id_type).to_pylist()
         return found
 
     def _features(self, batch: Any, first: int) -> Any:
@@ -253,17 +154,20 @@ class Table(Source):
             try:
                 table[:, k] = _as_double(column)
             except pa.ArrowInvalid:
-                bad = next(n for n in range(len(column)) if not _is_number(column.slice(n, 1)))
-                raise self._not_a_number(name, first + bad, column[bad].as_py()) from None
+                raise self._first_that_is_no_number(name, column, first) from None
         return table
+
+    def _first_that_is_no_number(self, name: str, column: Any, first: int) -> FileFormatError:
+        with self._file.reading():  # a word may be in another encoding
+            bad = next(n for n in range(len(column)) if not _is_number(column.slice(n, 1)))
+            return self._not_a_number(name, first + bad, column[bad].as_py())
 
     def _not_a_number(self, name: str, row: int, value: object, also: str = "") -> FileFormatError:
         typed = shlex.quote(name)
         return FileFormatError(
             f"{self.path}: expected numbers, but the column {name!r} holds {value!r} in data row "
-            f"{row} (counted from 0){also}. Drop the column (--drop {typed}), in inspect and score "
-            f"name it as the id (--id {typed}), or encode it as numbers; leave a cell without a "
-            "value empty."
+            f"{row} (counted from 0){also}. Drop the column (--drop {typed}), name it as the id "
+            f"(--id {typed}), or encode it as numbers; leave a cell without a value empty."
         )
 
 

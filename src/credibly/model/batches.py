@@ -16,20 +16,27 @@ HALF = (torch.float16, torch.bfloat16)
 """Precisions whose rounding hides the trade-off."""
 
 
-def check_classifier(clf: object) -> None:
-    """Refuse what is not a classifier of this package."""
-    remedy = classifier_inside(clf) or "Wrap your model first: credibly.Classifier(net)."
-    good = isinstance(clf, Classifier)
-    require(good, "clf", "a credibly.Classifier", type(clf).__name__, remedy)
+def check_classifier(clf: object) -> Classifier:
+    """The classifier, also that of a fitted CredibilityClassifier; anything else is refused."""
+    found = getattr(clf, "classifier_", clf)
+    if isinstance(found, Classifier):
+        return found
+    raise InvalidArgumentError(
+        "clf",
+        expected="a credibly.Classifier",
+        got=type(clf).__name__,
+        remedy=classifier_inside(clf) or "Wrap your model first: credibly.Classifier(net).",
+    )
 
 
 def classifier_inside(thing: object) -> str | None:
-    """What to pass instead of an object that holds a classifier, if it does."""
-    for name in ("classifier_", "classifier"):  # of CredibilityClassifier, of load_classifier
-        if isinstance(getattr(thing, name, None), Classifier):
-            return f"Pass the classifier inside it: model.{name}."
+    """What to pass instead of an object that holds a classifier, or will, if it does."""
+    if isinstance(getattr(thing, "classifier", None), Classifier):  # of load_classifier
+        return "Pass the classifier inside it: model.classifier."
     if type(thing).__name__ == "CredibilityClassifier":
-        return "Fit it first, then pass the classifier inside it: model.classifier_."
+        return "Fit it first: model.fit(X, y)."
+    if hasattr(thing, "fit") and hasattr(thing, "predict"):
+        return "Make a twin of a fitted scikit-learn model: credibly.from_sklearn(model)."
     return None
 
 

@@ -45,7 +45,7 @@ def bind(clf: Classifier | Variable, x: Nested = None, *, name: str = "x") -> Va
         if isinstance(moved, InSpace):
             moved.coordinates.check_inside()  # other values than those it was bound to
         return moved
-    check_classifier(clf)
+    clf = check_classifier(clf)
     if clf.space is None and clf.module is None and not _is_nested(x):
         return Inputs(clf, check_batch(clf, x, name))
     _refuse_labelled(clf, x, name)
@@ -56,6 +56,7 @@ def bind(clf: Classifier | Variable, x: Nested = None, *, name: str = "x") -> Va
 
 def rebind(clf: Classifier | Variable, x0: Tensor, described: str) -> Variable:
     """The variable of a profile, from its x0 and `settings.space`: it has only what moved."""
+    clf = clf if isinstance(clf, Variable) else check_classifier(clf)
     whole = isinstance(clf, Variable) or (
         clf.module is None and (clf.space is None or clf.space.vary is None)
     )

@@ -19,6 +19,8 @@ from credibly.errors import CrediblyWarning, InvalidArgumentError, ModelError
 from credibly.model.batches import check_evaluation_mode, float_tokens
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_and_pull, ordinary_path
+from credibly.model.generators import kept_generators, watch_for_draws
+from credibly.model.tables import unlike_units
 from credibly.model.variable import Inputs, Variable
 from credibly.types import finite_rows
 
@@ -37,11 +39,12 @@ def check_model(variable: Variable) -> None:
     usable = finite_rows(start).nonzero().squeeze(1)[:2]
     if len(usable) == 0:
         return
-    devices = [start.device] if start.is_cuda else []
-    with torch.random.fork_rng(devices=devices):  # a random model must not advance the generator
+    with kept_generators(start.device) as kept:  # a random model must not advance them
         rows = usable if len(usable) == 2 else usable.repeat(2)
         chosen, pair = variable.select(rows), _different(start[rows])
-        raw, repeated = (_outputs(chosen, pair, start) for _ in range(2))
+        raw = _outputs(chosen, pair, start)
+        repeated, draws = watch_for_draws(lambda: _outputs(chosen, pair, start))
+        kept.learn(draws=draws)
         halves = (slice(0, 1), slice(1, 2))
         single = torch.cat([_outputs(chosen.select(one), pair[one], start) for one in halves])
         together, again, alone = (
@@ -52,6 +55,7 @@ def check_model(variable: Variable) -> None:
         _check_kind_of_outputs(clf, raw)
         _check_gradient(chosen, pair, together)
     _warn_of_bytes(variable, start)
+    _warn_of_units(variable)
 
 
 def _different(pair: Tensor) -> Tensor:
@@ -172,6 +176,13 @@ def _warn_of_bytes(variable: Variable, x: Tensor) -> None:
             "images are. If the model was trained on [0, 1], divide them by 255, or pass "
             "Classifier(net, preprocess=lambda x: x / 255)."
         )
+
+
+def _warn_of_units(variable: Variable) -> None:
+    """Warn of columns that hardly share a unit, if nothing brings them to one scale."""
+    said = unlike_units(variable.clf, variable.values) if variable.moves == "inputs" else None
+    if said is not None:
+        _warn(said)
 
 
 def _warn(message: str) -> None:

@@ -27,7 +27,7 @@ class Classifier:
     Args:
         net: an `nn.Module`, a function, or a `torch.export` program. It takes a batch (n, ...)
             and returns outputs (n, m). A binary head returns one logit, (n,) or (n, 1); its classes
-            are 0 (negative logit) and 1 (positive).
+            are 0 (negative logit) and 1 (positive). `predict` gives the classes of either form.
         preprocess: applied to a batch before `net`. The risk is measured *before* it, in the
             space of the inputs you pass; so is gamma.
         classes: names of the K classes, for tables and pictures.
@@ -52,8 +52,8 @@ class Classifier:
         >>> import torch, credibly as cr
         >>> net = torch.nn.Linear(4, 3)
         >>> clf = cr.Classifier(net, classes=["cat", "dog", "owl"])
-        >>> clf.losses(torch.zeros(2, 4)).shape
-        torch.Size([2, 3])
+        >>> clf.losses(torch.zeros(2, 4)).shape, clf.predict(torch.zeros(2, 4)).shape
+        (torch.Size([2, 3]), torch.Size([2]))
     """
 
     def __init__(
@@ -83,8 +83,26 @@ class Classifier:
         self.device, self.dtype = _place(self.net, device, dtype)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Outputs of the model (n, m) as logits, in the precision of the inputs."""
+        """Outputs of the model (n, m) as logits, in the precision of the inputs.
+
+        For two classes m may be 1, where `argmax(1)` is always 0: see `predict`.
+        """
         return self.as_logits(self.raw_outputs(x).to(x.dtype))
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Numbers (n,) of the predicted classes, -1 where an output is NaN.
+
+        It is the class of the smallest loss, and of these the one of the largest output. A
+        profile has the same classes in `profile.credence.argmax(1)`, unless losses tie.
+        """
+        with torch.no_grad():
+            logits = self.logits(x)
+            losses = self.losses_of(logits)
+            known = self.loss.two_classes(logits) if logits.shape[1] == 1 else logits
+            values = known if known.shape == losses.shape else -losses
+            best = losses == losses.amin(1, keepdim=True)
+            classes = values.masked_fill(~best, -torch.inf).argmax(1)
+            return classes.masked_fill(losses.isnan().any(1), -1)
 
     def losses(self, x: Tensor) -> Tensor:
         """Losses (n, K) of inputs (n, ...): one forward pass."""

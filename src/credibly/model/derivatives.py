@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from credibly.errors import ModelError
 from credibly.model.classifier import Classifier
-from credibly.model.switches import CUDNN, FAST_PATH
+from credibly.model.generators import kept_generators
+from credibly.model.switches import CUDNN, FAST_PATH, FUSED_ATTENTION
 from credibly.model.variable import Variable
 
 AnyVariable = TypeVar("AnyVariable", bound=Variable)
@@ -51,7 +52,7 @@ def differentiable(model: LossFunction) -> Iterator[None]:
 @contextmanager
 def twice_differentiable(model: LossFunction) -> Iterator[None]:
     """The same with attention in plain operations: fused kernels have a first derivative only."""
-    with differentiable(model), sdpa_kernel(SDPBackend.MATH):
+    with differentiable(model), FUSED_ATTENTION.off():
         yield
 
 
@@ -62,8 +63,7 @@ def undisturbed(variable: AnyVariable) -> Iterator[AnyVariable]:
     Autocast is off inside: the rounding of half precision hides the trade-off.
     """
     start = variable.start
-    devices = [start.device] if start.is_cuda else []
-    with torch.random.fork_rng(devices=devices), in_full(start.device):
+    with kept_generators(start.device), in_full(start.device):
         yield replace(variable, start=start.clone()) if start.is_inference() else variable
 
 
@@ -140,6 +140,29 @@ def sketched_trace(model: LossFunction, x: Tensor, probes: Tensor) -> Tensor:
             for probe in ordinary(probes)
         ]
         return torch.stack(squares).mean(0)
+
+
+def by_input_only(function: Function) -> Function:
+    """The function, of which a backward leaves no gradient in any parameter.
+
+    For libraries that call `backward`: it would write into parameters that all threads share.
+    """
+    return partial(_ByInput.apply, function)
+
+
+class _ByInput(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, function: Function, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            ctx.x = leaf(x)
+            ctx.outputs = function(ctx.x)
+        outputs: Tensor = ctx.outputs.detach()
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[None, Tensor]:
+        with torch.enable_grad():
+            return None, _gradient((ctx.outputs * slope).sum(), ctx.x, keep=True, constant=True)
 
 
 class OutputLinearisation:

@@ -11,6 +11,9 @@ from torch import Tensor
 UNLIKE = 100.0
 """Columns whose spreads differ by more than this factor hardly share a unit."""
 
+FEWEST = 10
+"""Rows below which a column may have a small spread by chance."""
+
 
 def is_table(x: object) -> bool:
     """Whether this is a data frame, from any library."""
@@ -36,9 +39,13 @@ def table_numbers(table: Any) -> NDArray[np.float64]:
 def unlike_spreads(x: Tensor) -> tuple[float, float] | None:
     """The smallest and largest spread of the columns (n, d), if they hardly share a unit."""
     finite = x[x.isfinite().all(1)]
-    if not len(finite):
+    if len(finite) < FEWEST:
         return None
-    spreads = finite.double().std(0, correction=0)
+    return unlike_sizes(finite.double().std(0, correction=0))
+
+
+def unlike_sizes(spreads: Tensor) -> tuple[float, float] | None:
+    """The smallest and largest of these spreads (d,), if they hardly share a unit."""
     spreads = spreads[spreads > 0]  # a constant column says nothing about its unit
     if not len(spreads) or float(spreads.max() / spreads.min()) <= UNLIKE:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -25,6 +24,7 @@ from credibly.model.structure import (
     samples_in,
     split,
 )
+from credibly.model.substitute import Parts, Recording, without_hooks
 from credibly.model.variable import Moves, Variable
 from credibly.types import Bounds, Limits
 
@@ -93,20 +93,18 @@ class AtModule(InSpace):
 
     Attributes:
         inputs: the nested inputs themselves; `context` is what the submodule gives for them.
+        parts: the submodule, as a part of the network.
     """
 
     inputs: Nested
+    parts: Parts
 
     moves: ClassVar[Moves] = "module"
     per_sample: ClassVar[tuple[str, ...]] = (*InSpace.per_sample, "inputs")
 
     def run_at(self, x: Tensor) -> Any:
-        values = self.decode(x)
-        handle = _part(self.clf).register_forward_hook(lambda *_: values)
-        try:
-            return self.clf.run(self.inputs)
-        finally:
-            handle.remove()
+        with self.parts.on(_network(self.clf)).giving(self.decode(x)) as net:
+            return self.clf.with_net(net).run(self.inputs)
 
     def describe(self) -> str:
         return self.with_space(f"output of module {self.clf.module!r}")
@@ -127,20 +125,27 @@ def in_space(clf: Classifier, context: Nested) -> InSpace:
 def at_module(clf: Classifier, inputs: Nested) -> AtModule:
     """What the submodule gives for these inputs: the model runs once."""
     check_evaluation_mode(clf)
-    seen: list[Any] = []
+    beside = (clf.preprocess, clf.pick)
+    parts = Parts.of(_network(clf), modules=[str(clf.module)], beside=beside)
     with in_full(device_in(inputs)):
-        run_watched(clf, _part(clf), inputs, lambda _m, _i, output: seen.append(output))
-    found = _checked_activation(clf, seen, samples_in(inputs))
+        seen = recorded(clf, parts, inputs)[0]
+        if not seen.outputs and not parts.in_place:
+            # not called in the copy: perhaps by something that refers to the network itself
+            parts = replace(parts, in_place=True)
+            seen = recorded(clf, parts, inputs)[0]
+    found = _checked_activation(clf, seen.outputs, samples_in(inputs))
     coordinates = Coordinates.of(clf.space or Space(), [("", found)])
-    return AtModule(clf, coordinates.start, found, ("",), coordinates, inputs)
+    silent = seen.silent and all(map(without_hooks, parts.modules.values()))
+    parts = replace(parts, silent=silent)
+    return AtModule(clf, coordinates.start, found, ("",), coordinates, inputs, parts)
 
 
-def run_watched(clf: Classifier, part: nn.Module, inputs: Nested, hook: Callable[..., None]) -> Any:
-    """What the model returns for the inputs, in one forward with a hook on one of its parts."""
-    handle = part.register_forward_hook(hook)
+def recorded(clf: Classifier, parts: Parts, inputs: Nested) -> tuple[Recording, Any]:
+    """What a part of the model gives, and what the model returns, in one forward."""
+    seen = Recording()
     try:
-        with torch.no_grad(), ordinary_path():
-            return clf.run(inputs)
+        with torch.no_grad(), ordinary_path(), parts.watched(seen.after, seen.before) as net:
+            return seen, clf.with_net(net).run(inputs)
     except Exception as error:
         raise ModelError(
             f"the model failed on the inputs with {type(error).__name__}: {error}",
@@ -149,13 +154,11 @@ def run_watched(clf: Classifier, part: nn.Module, inputs: Nested, hook: Callable
             "was trained with; with unpack=True a mapping is passed as keywords and a tuple as "
             "positional arguments.",
         ) from error
-    finally:
-        handle.remove()
 
 
-def _part(clf: Classifier) -> nn.Module:
+def _network(clf: Classifier) -> nn.Module:
     assert isinstance(clf.net, nn.Module)  # noqa: S101  # checked when the name was given
-    return clf.net.get_submodule(str(clf.module))
+    return clf.net
 
 
 def _checked_activation(clf: Classifier, seen: list[Any], count: int) -> Tensor:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
 
 from credibly._validation import require
 from credibly.errors import ModelError
 from credibly.model.batches import check_classifier, check_evaluation_mode
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import in_full
-from credibly.model.in_space import run_watched
+from credibly.model.in_space import recorded
 from credibly.model.structure import (
     Nested,
     as_tensors,
@@ -26,6 +26,7 @@ from credibly.model.structure import (
     samples_in,
     split,
 )
+from credibly.model.substitute import Parts, writes_into
 from credibly.model.variable import Moves, Variable
 
 
@@ -36,10 +37,12 @@ class OverParameters(Variable):
     Attributes:
         context: the inputs.
         names: of the parameters that move.
+        parts: these parameters, as parts of the network; found when needed.
     """
 
     context: Nested
     names: tuple[str, ...]
+    parts: Parts | None = field(default=None, kw_only=True)
 
     moves: ClassVar[Moves] = "parameters"
     per_sample: ClassVar[tuple[str, ...]] = ("start", "context")
@@ -53,7 +56,7 @@ class OverParameters(Variable):
     def run_at(self, x: Tensor) -> Any:
         tensors = {path: leaf for path, leaf in leaves(self.context) if isinstance(leaf, Tensor)}
         try:
-            return vmap(self._one)(self.parts(x), tensors)
+            return vmap(self._one)(self.split(x), tensors)
         except (RuntimeError, ValueError) as error:
             raise ModelError(
                 "the model cannot be evaluated with other parameters for every sample: "
@@ -62,7 +65,7 @@ class OverParameters(Variable):
                 "by values. Perturbing a last nn.Linear alone needs none of this.",
             ) from error
 
-    def parts(self, x: Tensor) -> dict[str, Tensor]:
+    def split(self, x: Tensor) -> dict[str, Tensor]:
         """The parameters by name, each (n, ...), from their flat form."""
         return split(x, self.names, self.shapes)
 
@@ -76,8 +79,14 @@ class OverParameters(Variable):
         """The outputs (m,) of one sample with parameters of its own."""
         rows = {path: tensor.unsqueeze(0) for path, tensor in tensors.items()}
         single = mapped(self.context, rows.get)
-        outputs = _with_parameters(self.clf, parameters).run(single)
-        return self.clf.one_row_per_sample(outputs, 1)[0]
+        return self.clf.one_row_per_sample(self.run_with(parameters, single), 1)[0]
+
+    def run_with(self, parameters: dict[str, Tensor], inputs: Nested) -> Any:
+        """What the model returns for inputs, with one set of parameters for all samples."""
+        net = _module(self.clf)
+        parts = self.parts.on(net) if self.parts else Parts.of(net, parameters=self.names)
+        with parts.holding(parameters) as held:
+            return self.clf.with_net(held).run(inputs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +98,7 @@ class OverLastLinear(OverParameters):
     per_sample: ClassVar[tuple[str, ...]] = ("start", "context", "features")
 
     def run_at(self, x: Tensor) -> Any:
-        parts = list(self.parts(x).values())
+        parts = list(self.split(x).values())
         outputs = torch.einsum("nod,nd->no", parts[0], self.features)
         return outputs + parts[1] if len(parts) == 2 else outputs
 
@@ -97,14 +106,6 @@ class OverLastLinear(OverParameters):
 def _module(clf: Classifier) -> nn.Module:
     assert isinstance(clf.net, nn.Module)  # noqa: S101  # checked by vary_parameters
     return clf.net
-
-
-def _with_parameters(clf: Classifier, parameters: dict[str, Tensor]) -> Classifier:
-    """The same model called with other parameters."""
-    module = _module(clf)
-    return clf.with_net(
-        lambda *args, **kw: functional_call(module, parameters, args, kw, strict=False)
-    )
 
 
 def vary_parameters(
@@ -131,7 +132,7 @@ def vary_parameters(
         >>> cr.vary_parameters(clf, torch.zeros(2, 4)).start.shape
         torch.Size([2, 15])
     """
-    check_classifier(clf)
+    clf = check_classifier(clf)
     good, expected = isinstance(clf.net, nn.Module), "a Classifier around an nn.Module"
     remedy = "Functions hide their parameters; wrap the module itself, with pick= for its logits."
     require(good, "clf", expected, repr(clf), remedy)
@@ -142,12 +143,15 @@ def vary_parameters(
         own = dict(_module(clf).named_parameters())
         flat = torch.cat([own[name].detach().flatten() for name in names])
         start = flat.expand(samples_in(inputs), -1).clone()
-        every = OverParameters(clf, start, inputs, tuple(names))
+        parts = Parts.of(_module(clf), parameters=names, beside=(clf.preprocess, clf.pick))
+        every = OverParameters(clf, start, inputs, tuple(names), parts=parts)
         features = _features_of_last_linear(clf, inputs, names)
-        if features is None:
-            return every
-        short = OverLastLinear(clf, start, inputs, tuple(names), features)
-        return short if _agrees(short) else every
+        if features is not None:
+            short = OverLastLinear(clf, start, inputs, tuple(names), features, parts=parts)
+            if _agrees(short):
+                return short
+        in_place = replace(every, parts=replace(parts, in_place=True))
+        return every if _has_effect(every) or not _has_effect(in_place) else in_place
 
 
 def _chosen(net: nn.Module, parameters: str | Sequence[str] | None) -> list[str]:
@@ -175,21 +179,17 @@ def _features_of_last_linear(
 ) -> Tensor | None:
     """The inputs of the nn.Linear the names belong to, if the model returns what it gives."""
     layer, _, _ = names[0].rpartition(".")
-    module = _module(clf).get_submodule(layer) if layer else _module(clf)
+    module = dict(_module(clf).named_modules())[layer]
     expected = {f"{layer}.{own}".lstrip(".") for own, _ in module.named_parameters(recurse=False)}
     if not isinstance(module, nn.Linear) or set(names) != expected:
         return None
-    seen: list[tuple[Any, Tensor, int]] = []
-
-    def watch(_module: object, given: Any, output: Tensor) -> None:
-        seen.append((given, output, output._version))  # noqa: SLF001
-
-    found = run_watched(clf, module, inputs, watch)
-    if len(seen) != 1 or len(seen[0][0]) != 1:
+    parts = Parts.of(_module(clf), modules=[layer], beside=(clf.preprocess, clf.pick))
+    seen, found = recorded(clf, parts, inputs)
+    if len(seen.inputs) != 1 or len(seen.inputs[0]) != 1:
         return None
-    (features,), outputs, version = seen[0]
+    (features,), outputs, version = seen.inputs[0], seen.outputs[0], seen.versions[0]
     # the same object, and nothing was written into it since
-    returned = found is outputs and version == outputs._version  # noqa: SLF001
+    returned = found is outputs and version == writes_into(outputs)
     return features.detach() if returned and outputs.dim() == 2 else None
 
 
@@ -197,8 +197,23 @@ def _agrees(short: OverLastLinear) -> bool:
     """Whether the shortcut gives what the model gives at other parameters: they may be shared."""
     first = short.select(slice(0, 1))
     other = first.start * 1.1 + 0.01
-    own = {name: part[0] for name, part in first.parts(other).items()}
     with torch.no_grad():
-        found, expected = _with_parameters(first.clf, own).run(first.context), first.run_at(other)
+        found, expected = first.run_with(_single(first, other), first.context), first.run_at(other)
     precision = torch.finfo(expected.dtype).eps ** 0.5
     return bool(torch.allclose(found, expected, rtol=precision, atol=precision, equal_nan=True))
+
+
+def _has_effect(every: OverParameters) -> bool:
+    """Whether the outputs change with the parameters: a model may use them past its own modules."""
+    first = every.select(slice(0, 1))
+    values = first.start, first.start * 1.1 + 0.01
+    try:
+        with torch.no_grad():
+            one, other = (first.run_with(_single(first, at), first.context) for at in values)
+    except Exception:  # noqa: BLE001  # told by the first pass, with what to do
+        return True
+    return not (isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other))
+
+
+def _single(first: OverParameters, x: Tensor) -> dict[str, Tensor]:
+    return {name: part[0] for name, part in first.split(x).items()}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
+from typing import Any
 
-from torch.backends import cudnn, mha
+from torch.backends import cuda, cudnn, mha
 
 
 class Switch:
@@ -15,9 +16,11 @@ class Switch:
     If each thread restored the value it found itself, the switch could stay off for good.
     """
 
-    def __init__(self, get: Callable[[], bool], put: Callable[[bool], None]) -> None:
-        self._get, self._put = get, put
-        self._lock, self._users, self._before = Lock(), 0, True
+    def __init__(
+        self, get: Callable[[], Any], put: Callable[[Any], None], *, off: Any = False
+    ) -> None:
+        self._get, self._put, self._off = get, put, off
+        self._lock, self._users, self._before = Lock(), 0, off
 
     @contextmanager
     def off(self) -> Iterator[None]:
@@ -25,7 +28,7 @@ class Switch:
         with self._lock:
             if self._users == 0:
                 self._before = self._get()
-            self._put(False)
+            self._put(self._off)
             self._users += 1  # only then: torch refuses where its global flags are frozen
         try:
             yield
@@ -41,3 +44,22 @@ FAST_PATH = Switch(mha.get_fastpath_enabled, mha.set_fastpath_enabled)
 
 CUDNN = Switch(lambda: bool(cudnn.enabled), lambda value: setattr(cudnn, "enabled", value))
 """The convolutions and recurrent layers of NVIDIA's library."""
+
+
+_ATTENTION: dict[Callable[[], bool], Callable[[bool], None]] = {
+    cuda.flash_sdp_enabled: cuda.enable_flash_sdp,
+    cuda.mem_efficient_sdp_enabled: cuda.enable_mem_efficient_sdp,
+    cuda.cudnn_sdp_enabled: cuda.enable_cudnn_sdp,
+    cuda.math_sdp_enabled: cuda.enable_math_sdp,
+}
+
+
+def _set_attention(flags: list[bool]) -> None:
+    for put, flag in zip(_ATTENTION.values(), flags, strict=True):
+        put(flag)
+
+
+FUSED_ATTENTION = Switch(
+    lambda: [get() for get in _ATTENTION], _set_attention, off=[False, False, False, True]
+)
+"""Kernels of attention that have a first derivative only; off leaves the plain operations."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from credibly._validation import require
 from credibly.errors import InvalidArgumentError
 from credibly.model.classifier import Classifier
-from credibly.model.frames import is_table, table_numbers
+from credibly.model.frames import FEWEST, is_table, table_numbers, unlike_sizes, unlike_spreads
 
 _NUMBERS = ("float", "int", "uint", "bool")
 """How the names of the types of numeric columns begin, in any library."""
@@ -22,9 +24,11 @@ class TakesTables(nn.Module):
 
     Attributes:
         feature_names: the columns it was fitted on, if they had names.
+        deviations: their standard deviations at fit, if the model knows them.
     """
 
     feature_names: tuple[str, ...] | None
+    deviations: NDArray[np.float64] | None = None
 
     @abstractmethod
     def of_table(self, table: Any) -> Any:
@@ -43,6 +47,32 @@ def column_names(clf: Classifier) -> tuple[str, ...] | None:
     if space is None or space.columns is None or space.vary is not None or clf.module is not None:
         return None  # no names, or those of a part of a nested input, or of what a layer gives
     return tuple(str(name) for name in space.columns)
+
+
+def unlike_units(clf: Classifier, x: Tensor) -> str | None:
+    """What to say of a model of columns that moves them in units of very different sizes.
+
+    A few rows say little about spreads; then those that the model met at its fit count.
+    """
+    net = clf.net if isinstance(clf.net, TakesTables) else None
+    plain = clf.module is None and (clf.space is None or clf.space.is_plain)
+    if x.dim() != 2 or not plain or (net is None and column_names(clf) is None):
+        return None
+    found = unlike_spreads(x)
+    known = None if net is None or clf.preprocess is not None else net.deviations
+    if found is None and known is not None and len(x) < FEWEST:
+        found = unlike_sizes(torch.as_tensor(known))
+    return None if found is None else describe_units(*found)
+
+
+def describe_units(least: float, most: float) -> str:
+    """The warning about columns whose spreads range that far, and what to do."""
+    return (
+        f"columns spread by {least:.3g} to {most:.3g}: distances are in the units of the inputs, "
+        "so columns with large units hardly move, even with a scaler inside the model. Pass "
+        "space='standardised' or space=Space.standardised(x), which measure them on one scale, or "
+        "scale the inputs before the model. For the command line, see docs/command-line.md, Units"
+    )
 
 
 def numbers_of_table(clf: Classifier, x: Any) -> Any:

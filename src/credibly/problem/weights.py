@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Literal
 
 import torch
@@ -21,6 +22,8 @@ from credibly.types import CPU, Array, finite_rows
 
 EXACT_CLASSES = 32  # up to which the automatic gamma uses the whole Jacobian, not a sketch
 PROBES = 16  # random signs of the sketch; their seed is fixed
+LOOKED_AT = 64  # samples at most, before weights are refused as too small
+ROOM = 4  # times the objective must be finite: a solver computes with it
 DIGITS = 4  # of the automatic gamma, so that the printed number is the number used
 
 
@@ -40,11 +43,11 @@ def resolve_weights(
     )
     losses, x0 = _first_losses(variable), variable.start
     if weights is not None:  # detached: a profile is attached by attached_credibility
-        return _checked(as_numbers(weights, "weights", x0).detach(), "weights", losses)
-    number = _auto(variable) if _is_auto(gamma) else positive_gamma(gamma)
-    return _checked(
-        losses.new_full(losses.shape, number, dtype=torch.float64).to(x0), "gamma", losses
-    )
+        w, name = as_numbers(weights, "weights", x0).detach(), "weights"
+    else:
+        number = _auto(variable) if _is_auto(gamma) else positive_gamma(gamma)
+        w, name = losses.new_full(losses.shape, number, dtype=torch.float64).to(x0), "gamma"
+    return _checked(w, name, losses, lambda: _some_losses(variable))
 
 
 def check_gamma(gamma: object, dtype: torch.dtype | None = None) -> None:
@@ -202,8 +205,21 @@ def _first_losses(variable: Variable) -> Tensor:
     return losses_only(variable.select(first), x[first].nan_to_num(0.0, 0.0, 0.0))[0]
 
 
-def _checked(w: Tensor, name: str, losses: Tensor) -> Tensor:
-    """The weights, unless they are not K positive numbers or make the objective infinite."""
+def _some_losses(variable: Variable) -> Iterator[Tensor]:
+    """Losses (K,) of some finite samples, evenly spaced, without those on which the model fails."""
+    finite = finite_rows(variable.start).nonzero().squeeze(1)
+    for row in torch.split(finite[:: max(1, len(finite) // LOOKED_AT)], 1):
+        with suppress(Exception):  # its status will tell
+            yield losses_only(variable.select(row), variable.start[row])[0]
+
+
+def _checked(
+    w: Tensor, name: str, losses: Tensor, others: Callable[[], Iterable[Tensor]] = tuple
+) -> Tensor:
+    """The weights, unless they are not K positive numbers or make the objective infinite.
+
+    One sample is enough to accept them; if its objective is infinite, `others` are looked at.
+    """
     require(
         w.shape == losses.shape and bool((torch.isfinite(w) & (w > 0)).all()),
         name,
@@ -212,9 +228,8 @@ def _checked(w: Tensor, name: str, losses: Tensor) -> Tensor:
         "A larger weight makes the loss of a class matter less. If the numbers are right, rescale "
         "the inputs or use float64; for equal weights pass gamma.",
     )
-    squares = losses.square()  # if they are infinite themselves, the weights are not to blame
     require(
-        not bool(squares.isfinite().all()) or bool((squares / w).sum().isfinite()),
+        not _overflows(losses, w) or any(not _overflows(other, w) for other in others()),
         name,
         f"numbers by which losses can be divided in {w.dtype}",
         f"{float(w.min()):.4g}, too small: loss^2 / {name} is infinite in this precision",
@@ -222,3 +237,10 @@ def _checked(w: Tensor, name: str, losses: Tensor) -> Tensor:
         "float64.",
     )
     return w
+
+
+def _overflows(losses: Tensor, w: Tensor) -> bool:
+    """Whether dividing by the weights makes the objective of a sample infinite."""
+    squares = losses.square()  # if they are infinite themselves, the weights are not to blame
+    most = (squares / w).sum() * ROOM
+    return bool(squares.isfinite().all()) and not bool(most.isfinite())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from credibly._validation import choice
 from credibly._validation import chunk_size as check_chunk_size
 from credibly.io.fingerprints import quick_digest
 from credibly.model.bind import bind
@@ -22,13 +23,17 @@ from credibly.problem.rows import spread
 from credibly.problem.weights import resolve_weights
 from credibly.profile.arguments import check_bounds, check_solver, ticking
 from credibly.profile.certificate import Certificate, certificate_of
+from credibly.profile.decision import decision_profile, usual_radius
 from credibly.profile.profile import Profile, Settings
 from credibly.solve.base import Solver
+from credibly.solve.fixed import FixedDescent
 from credibly.solve.hybrid import Hybrid
 from credibly.solve.loop import Solution, Tick, solve
 from credibly.solve.status import Status
 from credibly.types import Array, Bounds, Progress, finite_rows, per_sample
 from credibly.version import __version__
+
+Effort = Literal["solve", "decide"]
 
 
 def credibility(
@@ -37,7 +42,8 @@ def credibility(
     *,
     gamma: float | Literal["auto"] | None = None,
     weights: Array | Sequence[float] | None = None,
-    solver: Solver | None = None,
+    effort: Effort = "solve",
+    solver: Solver | FixedDescent | None = None,
     bounds: Bounds | None = None,
     chunk_size: int = 128,
     progress: Progress = False,
@@ -56,7 +62,12 @@ def credibility(
             the model's own sensitivity (`auto_gamma`) and records the number. Pass exactly one of
             gamma and weights.
         weights: K numbers instead, one per class; see also `prior_weights`.
-        solver: by default `Hybrid()`, chosen by measurement; see docs/solvers.md.
+        effort: 'solve' comes near the minimum, for certificates and theory: about 100 passes.
+            'decide' is good enough for scores and verdicts: nine passes of a descent of fixed
+            length (`FixedDescent`), whose radius is found from these inputs and recorded. Rules
+            refuse profiles of another effort than theirs.
+        solver: by default `Hybrid()` or, for effort='decide', `FixedDescent`, both chosen by
+            measurement; see docs/solvers.md. Pass a `FixedDescent` to fix its radius.
         bounds: smallest and largest value a feature may take, such as (0.0, 1.0) for pixels. None,
             as in the paper, leaves x+ free.
         chunk_size: samples solved at a time. It bounds memory and changes nothing but rounding.
@@ -77,7 +88,9 @@ def credibility(
         >>> profile.credibility.shape, profile.status[0]
         (torch.Size([2, 2]), <Status.CONVERGED: 1>)
     """
-    solver = check_solver(solver, default=Hybrid())
+    choice("effort", effort, get_args(Effort), "'decide' is ten times cheaper than 'solve'.")
+    fixed = solver if isinstance(solver, FixedDescent) else None
+    method = check_solver(None if fixed else solver, default=Hybrid())  # type: ignore[arg-type]
     check_chunk_size(chunk_size)
     variable = bind(clf, x)
     bounds = check_bounds(bounds, variable.free_values(variable.start))
@@ -86,7 +99,11 @@ def credibility(
         w = resolve_weights(variable, gamma=gamma, weights=weights)
         with ticking(progress) as tick:
             problem = FitRiskProblem(variable, w, variable.limits(bounds))
-            return solved_profile(problem, solver, chunk_size=chunk_size, tick=tick, bounds=bounds)
+            if fixed is not None or (effort == "decide" and solver is None):
+                descent = fixed or FixedDescent(radius=usual_radius(problem))
+                settings = settings_of(problem, repr(descent), bounds)
+                return decision_profile(problem, descent, settings, chunk_size=chunk_size)
+            return solved_profile(problem, method, chunk_size=chunk_size, tick=tick, bounds=bounds)
 
 
 def solved_profile(
@@ -100,9 +117,18 @@ def solved_profile(
 ) -> Profile:
     """Solve from x0 or from `start`, and collect the results."""
     solution = solve(problem, solver, chunk_size=chunk_size, tick=tick, start=start)
-    settings = Settings(
+    settings = settings_of(problem, repr(solver), bounds)
+    chunks = [slice(k, k + chunk_size) for k in range(0, len(problem), chunk_size)]
+    return Profile.concatenate(
+        [_assemble(problem.select(rows), solution.select(rows), settings) for rows in chunks]
+    )
+
+
+def settings_of(problem: FitRiskProblem, solver: str, bounds: Bounds | None) -> Settings:
+    """What a profile of this problem is made with."""
+    return Settings(
         weights=tuple(problem.weights.tolist()),
-        solver=repr(solver),
+        solver=solver,
         loss=repr(problem.variable.loss),
         dtype=str(problem.x0.dtype),
         classes=problem.variable.clf.classes,
@@ -111,10 +137,6 @@ def solved_profile(
         space=problem.variable.describe(),
         model=quick_digest(problem.variable.clf),
         version=__version__,
-    )
-    chunks = [slice(k, k + chunk_size) for k in range(0, len(problem), chunk_size)]
-    return Profile.concatenate(
-        [_assemble(problem.select(rows), solution.select(rows), settings) for rows in chunks]
     )
 
 
@@ -136,6 +158,7 @@ def _assemble(problem: FitRiskProblem, solution: Solution, settings: Settings) -
         after = torch.where(back[:, None], before, after)
         start = clean.misfit(before[known])
         found = certificate_of(clean, answer[known], fit_at_start=start)
+        codes[known] = _explained(codes[known], found)
         certificate = Certificate(**{n: spread(v, known) for n, v in vars(found).items()})
     return Profile(
         credibility=-after,
@@ -150,6 +173,18 @@ def _assemble(problem: FitRiskProblem, solution: Solution, settings: Settings) -
         codes=codes,
         settings=settings,
     )
+
+
+def _explained(codes: Tensor, found: Certificate) -> Tensor:
+    """The status codes (n,), where numbers too large for the precision are the model's fault.
+
+    The length of a gradient may be infinite although none of its parts is; without this status
+    nothing would explain the NaN that follows.
+    """
+    sane = found.objective.isfinite() & found.relative_stationarity.isfinite()
+    sane &= found.decrease.isfinite()
+    solved = torch.tensor([s for s in Status if s.usable], dtype=codes.dtype, device=codes.device)
+    return torch.where(~sane & torch.isin(codes, solved), Status.NON_FINITE_MODEL, codes)
 
 
 def _unknown_certificate(like: Tensor) -> Certificate:

@@ -72,8 +72,13 @@ def load_parts(path: str | Path) -> dict[str, Any]:
     """Read and check a file of `save_profile`: the fields of a `Profile`."""
     if Path(path).is_dir():
         raise FileFormatError(f"{path}: a folder, expected a file that Profile.save wrote.")
-    with Path(path).open("rb") as file:  # raises the usual error for a missing file
-        parquet = file.read(4) == b"PAR1"
+    try:
+        with Path(path).open("rb") as file:
+            parquet = file.read(4) == b"PAR1"
+    except FileNotFoundError:  # the usual error says enough
+        raise
+    except OSError as error:
+        raise FileFormatError(f"{path}: cannot be read ({error.strerror or error}).") from error
     if parquet:
         raise FileFormatError(f"{path}: a Parquet table; read it with Profile.from_parquet.")
     try:
@@ -93,7 +98,7 @@ def load_parts(path: str | Path) -> dict[str, Any]:
 
 
 def _check_shapes(tensors: dict[str, Tensor], settings: Settings, path: str | Path) -> None:
-    count, classes = len(tensors["codes"]), len(settings.weights)
+    count, classes = tensors["codes"].numel(), len(settings.weights)
     for name, tensor in tensors.items():
         row = tuple(tensor.shape[1:]) if name in _INPUTS else (classes,) * (name in _WIDE)
         if tuple(tensor.shape) != (count, *row):
@@ -102,8 +107,8 @@ def _check_shapes(tensors: dict[str, Tensor], settings: Settings, path: str | Pa
                 f"samples of {classes} classes."
             )
     codes = set(tensors["codes"].tolist())
-    if not codes <= set(Status):
-        raise FileFormatError(f"{path}: unknown status codes {sorted(codes)}.")
+    if tensors["codes"].is_floating_point() or not codes <= set(Status):
+        raise FileFormatError(f"{path}: unknown status codes {sorted(codes, key=str)[:5]}.")
 
 
 def metadata_of(settings: Settings) -> dict[str, str]:
@@ -116,11 +121,26 @@ def settings_in(metadata: Mapping[str, str], path: str | Path) -> Settings:
     """The settings in the metadata of a file."""
     check_format(path, metadata, FORMAT, FORMAT_VERSION)
     try:
-        values = json.loads(metadata["settings"])
-        values["weights"] = tuple(map(float, values["weights"]))
-        for name in ("classes", "bounds"):
-            values[name] = None if values[name] is None else tuple(values[name])
-        get_args(Moves).index(values["moves"])  # a ValueError for any other word
-        return Settings(**values)
-    except (KeyError, TypeError, ValueError) as error:
+        settings = _as_settings(json.loads(metadata["settings"]))
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise FileFormatError(f"{path}: the settings cannot be read ({error!r}).") from error
+    names, count = settings.classes, len(settings.weights)
+    if count == 0 or (names is not None and len(names) != count):
+        raise FileFormatError(f"{path}: {len(names or ())} names of classes for {count} weights.")
+    return settings
+
+
+def _as_settings(values: dict[str, Any]) -> Settings:
+    """Settings from their JSON form; a `TypeError` or `ValueError` for what is none."""
+    values["weights"] = tuple(map(float, values["weights"]))
+    if values["bounds"] is not None:
+        low, high = map(float, values["bounds"])
+        values["bounds"] = low, high
+    if values["classes"] is not None:
+        values["classes"] = tuple(values["classes"])
+    words = [values[name] for name in ("solver", "loss", "dtype", "space", "model", "version")]
+    if not all(isinstance(word, str) for word in (*words, *(values["classes"] or ()))):
+        message = "expected text"
+        raise TypeError(message)
+    get_args(Moves).index(values["moves"])  # a ValueError for any other word
+    return Settings(**values)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,7 @@ import torch
 from torch import Tensor
 
 from credibly._extras import load_extra
-from credibly.errors import FileFormatError
+from credibly.errors import CrediblyError, FileFormatError
 from credibly.io.files import whole_file
 from credibly.profile.certificate import Certificate
 from credibly.profile.files import FORMAT, FORMAT_VERSION, check_name, metadata_of, settings_in
@@ -71,12 +73,14 @@ def write_parquet(profile: Profile, path: str | Path) -> None:
 
 def read_parts(path: str | Path) -> dict[str, Any]:
     """The fields of the `Profile` in a file of `Profile.to_parquet` or `credibly.score`."""
-    table = _read(path)
+    with _reading(path):
+        return _parts(_read(path), path)
+
+
+def _parts(table: Any, path: str | Path) -> dict[str, Any]:
     settings = _settings(table, path)
     count = len(settings.weights)
     names = [str(k) for k in range(count)] if settings.classes is None else settings.classes
-    if len(names) != count:
-        raise FileFormatError(f"{path}: {len(names)} names of classes for {count} weights.")
     credibility, credence = (
         torch.stack([_numbers(table, f"{kind}.{name}", path) for name in names], dim=1)
         for kind in ("credibility", "credence")
@@ -104,12 +108,21 @@ def _read(path: str | Path) -> Any:
     pa = _pyarrow()
     if Path(path).is_dir():
         raise FileFormatError(f"{path}: a folder, expected a Parquet file.")
+    with pa.parquet.ParquetFile(path) as file:  # read_table would look for meaning in the path
+        return file.read()
+
+
+@contextmanager
+def _reading(path: str | Path) -> Iterator[None]:
+    """Turn whatever a damaged file can cause into a `FileFormatError` that names it."""
     try:
-        with pa.parquet.ParquetFile(path) as file:  # read_table would look for meaning in the path
-            return file.read()
-    except pa.ArrowException as error:
+        yield
+    except (CrediblyError, FileNotFoundError):
+        raise
+    except Exception as error:  # pyarrow raises errors of many kinds
+        reason = " ".join(str(error).split())
         raise FileFormatError(
-            f"{path}: not a readable Parquet file ({error}). Profile.load reads what Profile.save "
+            f"{path}: not a readable Parquet file ({reason}). Profile.load reads what Profile.save "
             "wrote."
         ) from error
 

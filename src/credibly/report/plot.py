@@ -161,6 +161,7 @@ def _features(features: Sequence[str] | Classifier | None, profile: Profile) -> 
     count = profile.x0[0].numel()
     if features is None:
         return Features()
+    features = getattr(features, "classifier_", features)  # of a CredibilityClassifier
     if not isinstance(features, Classifier):
         remedy = classifier_inside(features) or (
             "Pass a list of names or the classifier. A table passed as inputs= must have the "

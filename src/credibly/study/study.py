@@ -67,7 +67,7 @@ class Study:
     chunk_size: int = 128
 
     def __post_init__(self) -> None:
-        check_classifier(self.clf)
+        object.__setattr__(self, "clf", check_classifier(self.clf))
         check_chunk_size(self.chunk_size)
         check_gamma(self.gamma, self.clf.dtype)
         check_solver(self.solver, default=self.solver)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from types import UnionType
@@ -115,10 +115,13 @@ class StudyResult:
         """Name of the ordinary set."""
         return next(name for name, found in self.sets.items() if found.kind == "ordinary")
 
-    def save(self, folder: str | Path) -> None:
+    def save(
+        self, folder: str | Path, *, ids: Mapping[str, Sequence[int | str | None]] | None = None
+    ) -> None:
         """Write `result.json` and `scores.parquet` (extra 'table'), each whole or not at all.
 
-        Without its own settings, the result takes those of the study in the folder.
+        Without its own settings, the result takes those of the study in the folder. `ids` name the
+        rows of each set, in a column of the table.
         """
         place = study_folder(folder)
         place.create()
@@ -128,7 +131,7 @@ class StudyResult:
         plain = asdict(replace(self, settings=settings, rows={}))
         del plain["rows"]  # they are in the table
         if self.rows:
-            _write_rows(self.rows, place.part("scores.parquet"))
+            _write_rows(self.rows, place.part("scores.parquet"), ids)
         marks = {"format": FORMAT, "format_version": FORMAT_VERSION}
         write_json(place.part("result.json"), {**marks, **_without_nan(plain)})
 
@@ -171,7 +174,20 @@ def _from_plain(kind: Any, value: Any) -> Any:
     return value
 
 
-def _write_rows(rows: Mapping[str, Rows], path: Path) -> None:
+def _id_column(values: list[Any]) -> Any:
+    """Ids of all sets as one column: whole numbers, or text if any of them is."""
+    import pandas as pd
+
+    if all(value is None or isinstance(value, int) for value in values):
+        return pd.array(values, dtype="Int64")
+    return [None if value is None else str(value) for value in values]
+
+
+def _write_rows(
+    rows: Mapping[str, Rows],
+    path: Path,
+    ids: Mapping[str, Sequence[int | str | None]] | None = None,
+) -> None:
     require_table_extra("A table of all scores")
     import pandas as pd
 
@@ -185,6 +201,8 @@ def _write_rows(rows: Mapping[str, Rows], path: Path) -> None:
         own = (name, part.kind, range(count), *(column.numpy() for column in columns))
         frames.append(pd.DataFrame({**dict(zip(_COLUMNS, own, strict=True)), **scores}))
     table = pd.concat(frames, ignore_index=True).astype({"set": "category", "kind": "category"})
+    if ids is not None:
+        table.insert(3, "id", _id_column([value for name in rows for value in ids[name]]))
     with whole_file(path) as aside:
         table.to_parquet(aside, engine="pyarrow", index=False)
 

@@ -11,6 +11,8 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
 from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
@@ -24,7 +26,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.naive_bayes import BernoulliNB
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
@@ -54,6 +56,10 @@ MANY = np.column_stack([Y == 0, Y != 1, Y == 2]).astype(int)
         GradientBoostingClassifier(n_estimators=2),
         HistGradientBoostingClassifier(max_iter=2),
         KNeighborsClassifier(),
+        BaggingClassifier(n_estimators=2),
+        BaggingClassifier(make_pipeline(StandardScaler(), RandomForestClassifier(2)), 2),
+        BaggingClassifier(SVC(), 2),  # votes
+        AdaBoostClassifier(LogisticRegression(), n_estimators=2),  # votes
     ],
     ids=lambda model: type(model).__name__,
 )
@@ -65,6 +71,22 @@ def test_flat_models_are_refused_by_step_and_reason(model):
     assert f"step '{kind.lower()}' of the pipeline: {kind}" in str(caught.value)
     assert "piecewise constant" in caught.value.problem
     assert "LogisticRegression" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (BaggingClassifier(LogisticRegression(max_iter=500), 2), "no twin.*VotingClassifier"),
+        (BaggingClassifier(make_pipeline(StandardScaler(), LogisticRegression()), 2), "no twin"),
+        (KNeighborsClassifier(weights="distance"), "jumps where other neighbours"),
+        (NearestCentroid(), "NearestCentroid: it has no twin"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_models_with_slopes_are_not_called_piecewise_constant(model, words):
+    with pytest.raises(cr.errors.ModelError, match=words) as caught:
+        cr.from_sklearn(model.fit(X, Y))
+    assert "piecewise" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ _INSIDE = {
     "HalvingRandomSearchCV": "best_estimator_",
 }
 
-_FLAT = ("Tree", "Forest", "Boosting", "AdaBoost", "Bagging", "Neighbors", "NearestCentroid")
+_FLAT = ("Tree", "Forest", "Boosting", "AdaBoost", "Neighbors")
 _WHY_FLAT = "it is piecewise constant: no gradient says where to move an input"
 
 _OTHERS = (
@@ -152,20 +152,50 @@ def _side_by_side(model: Any, context: Context) -> nn.Module:
     return SideBySide(parts, context.tensor(factors))
 
 
+def _is_flat(estimator: Any) -> bool:
+    """Whether it is piecewise constant: trees and the like, and votes of other models."""
+    kind = type(estimator).__name__
+    if "Bagging" not in kind:
+        uniform = getattr(estimator, "weights", "uniform") == "uniform"  # of neighbours
+        return uniform and any(word in kind for word in _FLAT)
+    member = unwrapped(getattr(estimator, "estimator_", None))
+    last = member.steps[-1][1] if kind_of(member) == "Pipeline" else member
+    return not hasattr(member, "predict_proba") or _is_flat(unwrapped(last))
+
+
 def _no_twin(estimator: Any, context: Context) -> Exception:
     kind = type(estimator).__name__
     if inside_of(kind_of(estimator)) is not None:
         remedy = "Call fit(X, y) first; a search must have refit=True."
         return context.refusal(estimator, "it holds no fitted model", remedy)
+    if kind == "CredibilityClassifier":
+        return _not_alone(estimator, context)
     bases = [base.__name__ for base in type(estimator).__mro__ if base.__name__ in HEADS]
-    why = "it has no twin"
-    if any(word in kind for word in _FLAT):
+    why, remedy = "it has no twin", _OTHERS
+    if _is_flat(estimator):
         why = _WHY_FLAT
+    elif "Neighbors" in kind:
+        why = "it jumps where other neighbours become the nearest"
+    elif kind_of(estimator) == "BaggingClassifier":
+        remedy = f"VotingClassifier(voting='soft') over the same models has one. {_OTHERS}"
     elif not kind_of(estimator) and bases:
         why = f"a subclass of {bases[0]} may compute something else"
     elif not kind_of(estimator):
         why = "it is not one of scikit-learn's own classes"
-    return context.refusal(estimator, why, _OTHERS)
+    return context.refusal(estimator, why, remedy)
+
+
+def _not_alone(estimator: Any, context: Context) -> Exception:
+    """A CredibilityClassifier that is not fitted, or that is a part of another model."""
+    if not context.path:
+        return context.refusal(estimator, "it is not fitted", "Call fit(X, y) first.")
+    return context.refusal(
+        estimator,
+        "it moves what the steps before it give, not the inputs of the whole",
+        "Pass it alone, with inputs that went through these steps: pipeline[-1] and "
+        "pipeline[:-1].transform(X). Or put it around the whole: "
+        "CredibilityClassifier(pipeline, space='standardised').",
+    )
 
 
 def _no_transform(model: Any, context: Context) -> Exception:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from credibly._validation import choice, require
-from credibly.adapters.sklearn.context import Context, SvcOutputs, kind_of, require_fitted
+from credibly.adapters.sklearn.context import Context, SvcOutputs, require_fitted
 from credibly.adapters.sklearn.dispatch import build_head, unwrapped
 from credibly.adapters.sklearn.heads import Head
 from credibly.adapters.sklearn.tables import Names, as_matrix, check_columns
+from credibly.adapters.sklearn.units import deviations_of, standardised_space, steps_of
+from credibly.errors import ModelError
 from credibly.model.classifier import Classifier
 from credibly.model.losses import Loss
 from credibly.model.space import Space
@@ -78,7 +80,7 @@ def from_sklearn(
     loss: str | Loss | None = None,
     dtype: torch.dtype = torch.float64,
     svc_outputs: SvcOutputs = "soft_minimum",
-    space: Space | None = None,
+    space: Space | Literal["standardised"] | None = None,
 ) -> Classifier:
     """Turn a fitted scikit-learn classifier or pipeline into a differentiable `Classifier`.
 
@@ -87,14 +89,18 @@ def from_sklearn(
 
     Args:
         estimator: a fitted classifier, a `Pipeline` that ends in one, a search over one, or a
-            `KernelRidge` that was fitted on one-hot targets (or on -1 and 1, for two classes).
+            `KernelRidge` that was fitted on one-hot targets (or on -1 and 1, for two classes). Of a
+            fitted `CredibilityClassifier` the classifier inside is returned.
         loss: by default the one that fits the model: cross-entropy for models of probabilities,
             one-versus-rest logistic or hinge losses for those of separate scores.
         dtype: precision of the twin; inputs must have the same.
         svc_outputs: the outputs of an SVC or NuSVC of several classes: the 'soft_minimum' or the
             'mean' of a class's one-versus-one decisions. 'probabilities' also work for two
             classes; the model must have been fitted with them.
-        space: which columns may move, and the cost of moving each, in the model's own inputs.
+        space: which columns may move, and the cost of moving each, in the model's own inputs. In a
+            pipeline that begins with a `StandardScaler`, 'standardised' takes the standard
+            deviations from it, so that one of any column costs the same; for other models pass
+            `Space.standardised(X_train)`.
 
     Returns:
         A `Classifier`; its `net` is a `Twin`, whose `as_tensor` reads and checks tables.
@@ -122,32 +128,45 @@ def from_sklearn(
         raise context.refusal(name, "it is a class, not a fitted model", remedy)
     if not hasattr(estimator, "fit"):
         require_fitted(estimator, context)
+    model = unwrapped(estimator)
+    own = getattr(model, "classifier_", None)
+    if isinstance(own, Classifier):
+        given = loss is not None or space is not None or (dtype, svc_outputs) != _DEFAULTS
+        return _as_it_is(model, own, given=given)
     with torch.inference_mode(False):  # tensors made in inference mode take no gradient
-        head = build_head(estimator, context).eval()
-        model = unwrapped(estimator)
+        head = build_head(model, context).eval()
         twin = Twin(head, *_features(model), dtype).eval()
+        twin.deviations = deviations_of(model)
+        if isinstance(space, str) and space == "standardised":
+            space = standardised_space(model, twin.feature_names)
         _check_space(space, twin.feature_names)
         chosen = head.loss if loss is None else loss
         return Classifier(twin, classes=_class_names(model, twin), loss=chosen, space=space)
 
 
-def _check_space(space: Space | None, names: Names) -> None:
+_DEFAULTS = (torch.float64, "soft_minimum")
+
+
+def _as_it_is(model: Any, own: Classifier, *, given: bool) -> Classifier:
+    """The classifier of a fitted CredibilityClassifier, which has settings of its own."""
+    if given:
+        raise ModelError(
+            f"{type(model).__name__}: it has its own loss, space and outputs",
+            remedy="Leave out all settings, or pass the model inside it: model.estimator_.",
+        )
+    return own
+
+
+def _check_space(space: object, names: Names) -> None:
     """Refuse a space that names the columns of the fit in another order, or only some of them."""
     columns = getattr(space, "columns", None)  # Classifier refuses what is not a space
     if columns is not None and names is not None and {*map(str, columns)} & {*names}:
         check_columns(columns, names, "space")
 
 
-def _steps(model: Any) -> list[Any]:
-    """The model, or the steps of a pipeline, from the first on."""
-    if kind_of(model) != "Pipeline":
-        return [model]
-    return [part for _, step in model.steps for part in _steps(unwrapped(step))]
-
-
 def _features(model: Any) -> tuple[int, Names]:
     """Number and names of the features of the first step that has any."""
-    first = next(step for step in _steps(model) if getattr(step, "n_features_in_", None))
+    first = next(step for step in steps_of(model) if getattr(step, "n_features_in_", None))
     names = getattr(first, "feature_names_in_", None)
     return int(first.n_features_in_), None if names is None else tuple(map(str, names))
 

@@ -1,0 +1,102 @@
+"""Profiles that are good enough to decide by, at a known price; see `solve/fixed.py`."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import torch
+from torch import Tensor
+
+from credibly.problem.fit_risk import FitRiskProblem, Point
+from credibly.problem.rows import spread
+from credibly.profile.certificate import Certificate
+from credibly.profile.profile import Profile
+from credibly.profile.settings import Settings
+from credibly.solve.fixed import FixedDescent
+from credibly.solve.lbfgs import LBFGS
+from credibly.solve.loop import solve
+from credibly.solve.status import Status
+from credibly.types import finite_rows, norm
+
+SAMPLE = 64
+"""Inputs from which the radius is found."""
+
+RADIUS_SOLVER = LBFGS(steps=16)
+"""Its distances are within a few percent of those of a full solve."""
+
+
+def usual_radius(problem: FitRiskProblem) -> float:
+    """The median |x+ - x0| of evenly spaced inputs, to three digits so that it can be typed."""
+    usable = finite_rows(problem.x0).nonzero().squeeze(1)
+    places = torch.linspace(0, max(len(usable) - 1, 0), min(SAMPLE, len(usable)), device="cpu")
+    chosen = usable[places.round().long().to(usable.device)]
+    part = problem.select(chosen)
+    distance = norm(solve(part, RADIUS_SOLVER, chunk_size=SAMPLE).x - part.x0)
+    known = distance[distance.isfinite() & (distance > 0)]
+    return float(f"{float(known.median()):.3g}") if len(known) else 1.0
+
+
+def decision_profile(
+    problem: FitRiskProblem, descent: FixedDescent, settings: Settings, *, chunk_size: int
+) -> Profile:
+    """The profile by a descent of fixed length: T + 1 passes per sample and nothing more.
+
+    All numbers come from the passes of the descent. The certificate has the objective, the decrease
+    and the stationarity at the best point; nothing around it was searched.
+    """
+    chunks = [slice(k, k + chunk_size) for k in range(0, len(problem), chunk_size)]
+    return Profile.concatenate(
+        [_decide(problem.select(rows), descent, settings) for rows in chunks]
+    )
+
+
+def _decide(problem: FitRiskProblem, descent: FixedDescent, settings: Settings) -> Profile:
+    known = finite_rows(problem.x0)
+    clean = problem.select(known)
+    codes = torch.full_like(known, Status.NON_FINITE_INPUT, dtype=torch.int8)
+    shape = (int(known.sum()), len(problem.weights))
+    nothing = problem.x0.new_full(shape, torch.nan)
+    start = best = Point(clean.x0, nothing, nothing.sum(1), torch.full_like(clean.x0, torch.nan))
+    if shape[0]:
+        start, best = descent.run(clean)
+        codes[known] = _codes(start)
+    variable, passes = problem.variable, spread(torch.full_like(start.objective, 1.0), known, 0.0)
+    return Profile(
+        credibility=-spread(best.losses, known),
+        credence=-spread(start.losses, known),
+        risk=spread(clean.risk(best.x), known),
+        multipliers=spread(clean.multipliers(best.losses), known),
+        certificate=_certificate(clean, start, best, known),
+        passes=descent.passes * passes.double(),
+        codes=codes,
+        settings=settings,
+        x0=variable.decode(problem.x0),
+        perturbed=variable.decode(torch.where(
+            known.reshape(-1, *[1] * (problem.x0.dim() - 1)), spread(best.x, known), problem.x0
+        )),
+        steps=torch.full_like(codes, descent.steps, dtype=torch.long),
+    )  # fmt: skip
+
+
+def _codes(start: Point) -> Tensor:
+    """How each sample ended: the length is fixed, so a usable one ends at its last step."""
+    sane = torch.isfinite(start.objective) & finite_rows(start.gradient)
+    moves = (start.gradient != 0).flatten(1).any(1)
+    codes = torch.full_like(sane, Status.STEP_LIMIT, dtype=torch.int8)
+    codes[sane & ~moves] = Status.NO_GRADIENT
+    codes[~sane] = Status.NON_FINITE_MODEL
+    return codes
+
+
+def _certificate(problem: FitRiskProblem, start: Point, best: Point, known: Tensor) -> Certificate:
+    unknown = torch.full_like(best.objective, torch.nan)
+    zero = torch.zeros_like(best.objective)
+    found = {
+        "objective": best.objective,
+        "stationarity": norm(problem.free_gradient(best)),
+        "relative_stationarity": problem.relative_stationarity(best),
+        "decrease": start.objective - best.objective,
+        **dict.fromkeys(("fixed_point", "feasibility", "slackness"), zero),  # c = -l by definition
+        **dict.fromkeys(("tradeoff", "hull"), unknown),
+    }
+    return Certificate(**{f.name: spread(found[f.name], known) for f in fields(Certificate)})

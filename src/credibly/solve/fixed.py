@@ -1,0 +1,73 @@
+"""A descent of fixed length: what a decision needs, at a price that is known beforehand.
+
+Normalised gradient steps with momentum and lengths that fall linearly to zero,
+
+    d <- d / 2 + g / |g|,    x <- x - a r (1 - t / T) d / |d|,    t = 0, ..., T - 1,
+
+with r the usual distance |x+ - x0| of ordinary inputs. The best of the T + 1 points is kept. There
+is no line search, no stopping rule and no branch on values, so that T + 1 passes are all it takes
+and the whole descent could be one captured graph; the loop of `solve/loop.py`, which exists to stop
+each sample by itself, is not needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from credibly._validation import positive, tolerance, whole
+from credibly.problem.fit_risk import FitRiskProblem, Point
+from credibly.types import norm, per_sample
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedDescent:
+    """The settings of a descent of fixed length; see docs/solvers.md for how they were chosen.
+
+    Attributes:
+        radius: r, the usual distance |x+ - x0| in the space of the inputs.
+        steps: T; a descent takes T + 1 passes.
+        length: a, of the first step in units of the radius.
+        momentum: share of the last direction that is kept.
+
+    Example:
+        >>> import credibly as cr
+        >>> cr.solvers.FixedDescent(radius=0.5).passes
+        9
+    """
+
+    radius: float
+    steps: int = 8
+    length: float = 0.8
+    momentum: float = 0.5
+
+    def __post_init__(self) -> None:
+        positive("radius", self.radius, "Use the median |x+ - x0| of ordinary inputs.")
+        whole("steps", self.steps)
+        positive("length", self.length)
+        tolerance(self.momentum, "momentum")
+
+    @property
+    def passes(self) -> int:
+        """Forward-and-backward passes per sample."""
+        return self.steps + 1
+
+    def run(self, problem: FitRiskProblem) -> tuple[Point, Point]:
+        """The starting point and the best one, both evaluated."""
+        start = problem.evaluate(problem.x0)
+        best, point, direction = start, start, torch.zeros_like(start.x)
+        for step in range(self.steps):
+            direction = self.momentum * direction + _unit(problem.free_gradient(point))
+            size = self.length * self.radius * (1 - step / self.steps)
+            point = problem.evaluate(problem.project(point.x - size * _unit(direction)))
+            # a comparison with NaN is false, so a step into nowhere is never the best
+            best = best.replaced(point, point.objective < best.objective)
+        return start, best
+
+
+def _unit(values: Tensor) -> Tensor:
+    """Each sample divided by its length; zeros stay zeros."""
+    length = norm(values).clamp(min=torch.finfo(values.dtype).tiny)
+    return (values / per_sample(length, values)).nan_to_num(0.0, 0.0, 0.0)
