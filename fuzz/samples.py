@@ -164,7 +164,7 @@ def differs(among: cr.Profile, alone: cr.Profile, *, rough: bool) -> str | None:
     if not torch.equal(among.usable, alone.usable):
         return "a good row has another status without the bad ones"
     single = among.credence.dtype == torch.float32
-    if _apart(among.credence, alone.credence, both, 1e-4 if single else 1e-9):
+    if _apart(among.credence, alone.credence, both, (1e-3 if rough else 1e-4) if single else 1e-9):
         return "the credence of a good row depends on the bad ones"
     w = torch.tensor(among.settings.weights, dtype=torch.float64)
     found, expected = (

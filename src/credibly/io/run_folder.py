@@ -121,6 +121,7 @@ class RunFolder:
             time the first one to write wins.
         """
         own = as_json(settings)
+        self._remove_abandoned()
         if not self.manifest.exists():
             marks = {"format": self._kind, "format_version": self._version}
             content = {"settings": own, "resolved": as_json(make() if make else {})}
@@ -178,6 +179,14 @@ class RunFolder:
                 (self.path / "lock").unlink(missing_ok=True)
                 self.path.rmdir()
 
+    def _remove_abandoned(self) -> None:
+        """Remove unfinished files of processes that are gone; others may be at work."""
+        for path in self.path.glob(TEMPORARY):
+            process = path.name.removesuffix(".tmp").rpartition(".")[2].partition("-")[0]
+            if not _is_running(int(process)):
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+
     def _unlink(self, pattern: str) -> None:
         with writing(self.path):
             for path in self.path.glob(pattern):
@@ -214,3 +223,13 @@ def _shorten(value: object) -> str:
     if re.fullmatch("[0-9a-f]{64}", text):
         return text[:12]  # enough to tell one digest from another
     return text if len(text) <= 80 else f"{text[:60]}...{text[-12:]}"
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's, or not to be told on this system
+        return True
+    return True

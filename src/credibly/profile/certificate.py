@@ -23,6 +23,7 @@ from credibly.profile.arguments import check_bounds, class_numbers
 from credibly.profile.noise import generators_from, noise_of
 from credibly.profile.stored import Stored
 from credibly.solve.base import reach
+from credibly.solve.status import Status
 from credibly.types import Array, Bounds, norm, per_sample
 
 
@@ -268,3 +269,15 @@ def _minimum_on_simplex(gram: Tensor, rounds: int = 500) -> Tensor:
 def _outside(problem: FitRiskProblem, x: Tensor) -> Tensor:
     """How far the worst feature lies outside the bounds (n,)."""
     return (x - problem.project(x)).abs().flatten(1).amax(1)
+
+
+def explained(codes: Tensor, found: Certificate) -> Tensor:
+    """The status codes (n,), where numbers too large for the precision are the model's fault.
+
+    The length of a gradient may be infinite although none of its parts is; without this status
+    nothing would explain the NaN that follows.
+    """
+    numbers = [v for n, v in vars(found).items() if n not in ("tradeoff", "hull")]  # not searched
+    sane = torch.stack(numbers).isfinite().all(0)
+    solved = torch.tensor([s for s in Status if s.usable], dtype=codes.dtype, device=codes.device)
+    return torch.where(~sane & torch.isin(codes, solved), Status.NON_FINITE_MODEL, codes)

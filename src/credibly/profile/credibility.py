@@ -22,7 +22,7 @@ from credibly.problem.fit_risk import FitRiskProblem
 from credibly.problem.rows import spread
 from credibly.problem.weights import resolve_weights
 from credibly.profile.arguments import check_bounds, check_solver, ticking
-from credibly.profile.certificate import Certificate, certificate_of
+from credibly.profile.certificate import Certificate, certificate_of, explained
 from credibly.profile.decision import decision_profile, usual_radius
 from credibly.profile.profile import Profile, Settings
 from credibly.solve.base import Solver
@@ -158,7 +158,7 @@ def _assemble(problem: FitRiskProblem, solution: Solution, settings: Settings) -
         after = torch.where(back[:, None], before, after)
         start = clean.misfit(before[known])
         found = certificate_of(clean, answer[known], fit_at_start=start)
-        codes[known] = _explained(codes[known], found)
+        codes[known] = explained(codes[known], found)
         certificate = Certificate(**{n: spread(v, known) for n, v in vars(found).items()})
     return Profile(
         credibility=-after,
@@ -173,18 +173,6 @@ def _assemble(problem: FitRiskProblem, solution: Solution, settings: Settings) -
         codes=codes,
         settings=settings,
     )
-
-
-def _explained(codes: Tensor, found: Certificate) -> Tensor:
-    """The status codes (n,), where numbers too large for the precision are the model's fault.
-
-    The length of a gradient may be infinite although none of its parts is; without this status
-    nothing would explain the NaN that follows.
-    """
-    sane = found.objective.isfinite() & found.relative_stationarity.isfinite()
-    sane &= found.decrease.isfinite()
-    solved = torch.tensor([s for s in Status if s.usable], dtype=codes.dtype, device=codes.device)
-    return torch.where(~sane & torch.isin(codes, solved), Status.NON_FINITE_MODEL, codes)
 
 
 def _unknown_certificate(like: Tensor) -> Certificate:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import torch
 from torch import Tensor
 
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.problem.rows import spread
-from credibly.profile.certificate import Certificate
+from credibly.profile.certificate import Certificate, explained
 from credibly.profile.profile import Profile
 from credibly.profile.settings import Settings
 from credibly.solve.fixed import FixedDescent
@@ -59,14 +57,15 @@ def _decide(problem: FitRiskProblem, descent: FixedDescent, settings: Settings) 
     start = best = Point(clean.x0, nothing, nothing.sum(1), torch.full_like(clean.x0, torch.nan))
     if shape[0]:
         start, best = descent.run(clean)
-        codes[known] = _codes(start)
+    certificate = _certificate(clean, start, best)
+    codes[known] = explained(_codes(start), certificate)
     variable, passes = problem.variable, spread(torch.full_like(start.objective, 1.0), known, 0.0)
     return Profile(
         credibility=-spread(best.losses, known),
         credence=-spread(start.losses, known),
         risk=spread(clean.risk(best.x), known),
         multipliers=spread(clean.multipliers(best.losses), known),
-        certificate=_certificate(clean, start, best, known),
+        certificate=Certificate(**{n: spread(v, known) for n, v in vars(certificate).items()}),
         passes=descent.passes * passes.double(),
         codes=codes,
         settings=settings,
@@ -88,15 +87,14 @@ def _codes(start: Point) -> Tensor:
     return codes
 
 
-def _certificate(problem: FitRiskProblem, start: Point, best: Point, known: Tensor) -> Certificate:
+def _certificate(problem: FitRiskProblem, start: Point, best: Point) -> Certificate:
     unknown = torch.full_like(best.objective, torch.nan)
     zero = torch.zeros_like(best.objective)
-    found = {
+    return Certificate(**{
         "objective": best.objective,
         "stationarity": norm(problem.free_gradient(best)),
         "relative_stationarity": problem.relative_stationarity(best),
         "decrease": start.objective - best.objective,
         **dict.fromkeys(("fixed_point", "feasibility", "slackness"), zero),  # c = -l by definition
         **dict.fromkeys(("tradeoff", "hull"), unknown),
-    }
-    return Certificate(**{f.name: spread(found[f.name], known) for f in fields(Certificate)})
+    })  # fmt: skip
