@@ -19,8 +19,8 @@ import credibly as cr
 from credibly.decide.rules import load_rule
 from credibly.io.labels import read_labels
 from credibly.study.study_result import StudyResult
-from fuzz import mutations, work
-from fuzz.mutations import Mutation
+from fuzz import formats, work
+from fuzz.mutations import Mutation, json_text
 
 
 @dataclass(frozen=True)
@@ -203,37 +203,37 @@ def _continue(folder: Path) -> bytes:
     return (folder / "out.parquet").read_bytes()
 
 
-_JSON = {".json": mutations.json_text}
-_TENSORS = {".safetensors": mutations.safetensors}
-_PARQUET = {".parquet": mutations.parquet}
-_ZIP = mutations.zipped({".npy": mutations.npy, ".json": mutations.json_text})
+_JSON = {".json": json_text}
+_TENSORS = {".safetensors": formats.safetensors}
+_PARQUET = {".parquet": formats.parquet}
+_ZIP = formats.zipped({".npy": formats.npy, ".json": json_text})
 _ALL = {**_JSON, **_TENSORS, **_PARQUET}
 _NAMES = np.array(["red", "green", "blue"] * 4)
 
 KINDS: Mapping[str, Kind] = {
-    "npy": Kind(_save("x.npy"), _rows("x.npy"), {".npy": mutations.npy}),
+    "npy": Kind(_save("x.npy"), _rows("x.npy"), {".npy": formats.npy}),
     "bytes.npy": Kind(
         _save("x.npy", x=np.arange(92, dtype=np.uint8).reshape(23, 4)),
-        _rows("x.npy", scale=255), {".npy": mutations.npy},
+        _rows("x.npy", scale=255), {".npy": formats.npy},
     ),
     "npz": Kind(_save("x.npz"), _rows("x.npz"), {".npz": _ZIP}),
     "safetensors": Kind(_save("x.safetensors"), _rows("x.safetensors"), _TENSORS),
-    "csv": Kind(_text(","), _rows("x.csv"), {".csv": mutations.text_table}),
+    "csv": Kind(_text(","), _rows("x.csv"), {".csv": formats.text_table}),
     "csv with ids": Kind(
-        _text(","), _rows("x.csv", id_column="a"), {".csv": mutations.text_table}
+        _text(","), _rows("x.csv", id_column="a"), {".csv": formats.text_table}
     ),
-    "tsv": Kind(_text("\t"), _rows("x.tsv"), {".tsv": mutations.text_table}),
+    "tsv": Kind(_text("\t"), _rows("x.tsv"), {".tsv": formats.text_table}),
     "parquet": Kind(_table, _rows("x.parquet"), _PARQUET),
     "parquet with ids": Kind(_table, _rows("x.parquet", id_column="b"), _PARQUET),
-    "images": Kind(_images, _rows(""), {".png": mutations.png}),
-    "images resized": Kind(_images, _rows("", size=8, mode="grey"), {".png": mutations.png}),
+    "images": Kind(_images, _rows(""), {".png": formats.png}),
+    "images resized": Kind(_images, _rows("", size=8, mode="grey"), {".png": formats.png}),
     "labels.npy": Kind(
-        _save("y.npy", y=np.arange(12) % 3), _labels("y.npy"), {".npy": mutations.npy}
+        _save("y.npy", y=np.arange(12) % 3), _labels("y.npy"), {".npy": formats.npy}
     ),
     "labels.npz": Kind(
         _save("y.npz", labels=_NAMES, x=work.inputs()), _labels("y.npz"), {".npz": _ZIP}
     ),
-    "labels.csv": Kind(_named, _labels("y.csv", "label"), {".csv": mutations.text_table}),
+    "labels.csv": Kind(_named, _labels("y.csv", "label"), {".csv": formats.text_table}),
     "rules": Kind(_rules, _read_rules, _JSON),
     "profile": Kind(work.WORK["profile.save"].do, _read_profile, _TENSORS),
     "profile table": Kind(work.WORK["to_parquet"].do, _read_table_of_profiles, _PARQUET),

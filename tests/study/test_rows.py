@@ -21,9 +21,10 @@ TENSORS = {
 }
 
 
-def stored(folder, drop=(), **marks):
+def stored(folder, drop=(), tensors=None, **marks):
     path = folder / "part.safetensors"
-    kept = {name: values for name, values in TENSORS.items() if name not in drop}
+    every = {**TENSORS, **(tensors or {})}
+    kept = {name: values for name, values in every.items() if name not in drop}
     save_file(kept, path, metadata={**MARKS, **marks})
     return path
 
@@ -50,6 +51,15 @@ def test_a_stored_part_is_read(tmp_path):
         ({"format_version": "2"}, "format version '2'.*newer"),
         ({"facts": "{"}, "cannot be read"),
         ({"drop": ["credible"]}, "cannot be read.*credible"),
+        ({"kind": "odd"}, "expected a kind of sets"),
+        ({"facts": "[1, 2]"}, "numbers as facts"),
+        ({"facts": "null"}, "numbers as facts"),
+        ({"facts": '{"gamma": "x"}'}, "numbers as facts"),
+        ({"tensors": {"labels": torch.tensor([0, 1])}}, "expected one whole number for each of 2"),
+        ({"tensors": {"labels": torch.tensor(1)}}, "'labels' has shape"),
+        ({"tensors": {"predicted": torch.zeros(3)}}, "'predicted' has shape .* of torch.float32"),
+        ({"tensors": {"score.ratio": torch.zeros(3, 1)}}, "'score.ratio' has shape"),
+        ({"tensors": {"score.ratio": torch.zeros(3).long()}}, "'score.ratio' has shape"),
     ],
 )
 def test_other_parts_are_refused_by_name(tmp_path, damage, words):

@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from credibly._validation import require
+from credibly._validation import real_number, require
 from credibly.errors import FileFormatError
 from credibly.io.files import check_format, load_tensors, save_tensors
 from credibly.io.run_folder import RunFolder
@@ -122,9 +122,29 @@ def _read(path: Path, expected: Mapping[str, str]) -> tuple[str, Rows]:
         kind: Any = marks["kind"]
         labels, predicted, credible = (tensors[name] for name in _COLUMNS)
         rows = Rows(kind, labels, predicted, credible, scores, json.loads(marks["facts"]))
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, RecursionError) as error:
         raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
+    _check(path, rows)
     return marks.get("set", path.stem), rows
+
+
+def _check(path: Path, rows: Rows) -> None:
+    """Refuse columns that are not one number per sample, and facts that are not numbers by name."""
+    own = {name: getattr(rows, name) for name in _COLUMNS}
+    scores = {f"score.{name}": values for name, values in rows.scores.items()}
+    for name, values in {**own, **scores}.items():
+        if values.is_floating_point() == (name in own) or values.shape != (rows.labels.numel(),):
+            kind = "whole number" if name in own else "number"
+            raise FileFormatError(
+                f"{path}: {name!r} has shape {tuple(values.shape)} of {values.dtype}; expected one "
+                f"{kind} for each of {rows.labels.numel()} samples."
+            )
+    numbers = rows.facts.values() if isinstance(rows.facts, dict) else [None]
+    if rows.kind not in get_args(Kind) or any(real_number(value) is None for value in numbers):
+        raise FileFormatError(
+            f"{path}: expected a kind of sets and numbers as facts, got {rows.kind!r} and "
+            f"{str(rows.facts)[:80]}."
+        )
 
 
 def write_rows(path: Path, rows: Rows, marks: Mapping[str, str]) -> None:
