@@ -1,8 +1,12 @@
 """Deterministic tests on two cores; `--device cuda` runs what can use a GPU on it."""
 
+import os
+
 import hypothesis
 import pytest
 import torch
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # JAX takes most of a GPU's memory for itself
 
 hypothesis.settings.register_profile("default", deadline=None, max_examples=25, derandomize=True)
 hypothesis.settings.load_profile("default")

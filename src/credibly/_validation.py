@@ -32,7 +32,10 @@ def real_number(value: object) -> float | None:
         value = value.item()
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         return None
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # a whole number that no float can hold
+        return math.inf
 
 
 def whole_number(value: object) -> int | None:

@@ -119,7 +119,11 @@ def read_all(path):
 
 def test_sizes_in_a_directory_that_are_not_true_are_not_believed(tmp_path):
     patched_archive(20, b"\xff\xff\xff\x7f" * 2, directory=True)(tmp_path / "x")
-    assert np.array_equal(read_all(tmp_path / "x.npz")[1], VALUES)
+    try:
+        found = read_all(tmp_path / "x.npz")[1]
+    except cr.errors.FileFormatError:
+        return  # newer Pythons refuse such archives themselves
+    assert np.array_equal(found, VALUES)
 
 
 @pytest.mark.parametrize("name", DAMAGE)

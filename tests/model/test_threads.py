@@ -25,6 +25,8 @@ NEEDS = {
 def test_answers_are_those_of_one_thread(case):
     for library in NEEDS.get(case.__name__, ()):
         pytest.importorskip(library)
+    if case.__name__ == "exported" and torch.__version__ < "2.13":
+        pytest.skip("exported programs of older torch are not safe for threads by themselves")
     rounding = ROUNDING.get(case, 0.0)
     errors, different = threads.compare(case(), calls=16, threads=4, rounding=rounding)
     assert not errors

@@ -15,11 +15,13 @@ import torch
 from torch import nn
 
 from credibly.adapters.sklearn.dispatch import inside_of, refuse_flat
-from credibly.errors import FileFormatError, MissingExtraError, ModelError
+from credibly.adapters.sklearn.twin import Twin
+from credibly.errors import CrediblyError, FileFormatError, MissingExtraError, ModelError
 from credibly.io.fingerprints import digest_of_file
 from credibly.io.loaded import LoadedClassifier, Parts, Wanted
 from credibly.io.python_models import twin_of, wrap
 from credibly.model.classifier import Classifier
+from credibly.types import CPU
 
 _TRUST = "pass trusted=True (--unsafe-pickle) only if you made the file or trust who did"
 
@@ -139,7 +141,14 @@ def _convert(estimator: Any, kind: str, path: Path, wanted: Wanted) -> LoadedCla
     if isinstance(estimator, nn.Module):
         raise FileFormatError(f"{path}: holds a torch module. Name its factory and pass --weights.")
     _refuse(path, wanted, "outputs", "device", "preprocess")
-    clf, notes = twin_of(estimator, wanted)
+    try:
+        clf, notes = twin_of(estimator, wanted)
+        if isinstance(clf.net, Twin):  # numbers that do not fit together show when it runs
+            clf.net(torch.zeros(1, clf.net.features, dtype=clf.dtype, device=CPU))
+    except CrediblyError:
+        raise
+    except Exception as error:
+        raise FileFormatError(f"{path}: its model is damaged ({_shorten(error)}).") from error
     found = _loaded(clf, kind, path, f"scikit-learn {type(estimator).__name__}", ())
     return replace(found, notes=tuple(notes))
 

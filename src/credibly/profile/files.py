@@ -142,5 +142,6 @@ def _as_settings(values: dict[str, Any]) -> Settings:
     if not all(isinstance(word, str) for word in (*words, *(values["classes"] or ()))):
         message = "expected text"
         raise TypeError(message)
+    "".join((*words, *(values["classes"] or ()))).encode()  # an error for what is not text either
     get_args(Moves).index(values["moves"])  # a ValueError for any other word
     return Settings(**values)

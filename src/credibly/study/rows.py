@@ -122,7 +122,7 @@ def _read(path: Path, expected: Mapping[str, str]) -> tuple[str, Rows]:
         kind: Any = marks["kind"]
         labels, predicted, credible = (tensors[name] for name in _COLUMNS)
         rows = Rows(kind, labels, predicted, credible, scores, json.loads(marks["facts"]))
-    except (KeyError, ValueError, RecursionError) as error:
+    except (KeyError, ValueError, OverflowError, RecursionError) as error:
         raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
     _check(path, rows)
     return marks.get("set", path.stem), rows

@@ -144,7 +144,7 @@ class StudyResult:
         own = {name: part for name, part in values.items() if not name.startswith("format")}
         try:
             found: StudyResult = _from_plain(StudyResult, own)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
         return replace(found, rows=_read_rows(table, found.sets)) if table.exists() else found
 
