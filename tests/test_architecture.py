@@ -156,3 +156,13 @@ def test_files_stay_readable():
         if (lines := len(path.read_text("utf-8").splitlines())) > 320
     }
     assert long == {}
+
+
+def test_the_first_profile_does_not_load_the_compiler_of_torch():
+    code = (
+        "import torch, credibly as cr; net = torch.nn.Linear(3, 2); "
+        "cr.credibility(cr.Classifier(net), torch.randn(2, 3), gamma=1.0); "
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", f"import sys; {code}"], check=False)  # noqa: S603
+    assert done.returncode == 0

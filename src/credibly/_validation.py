@@ -35,7 +35,7 @@ def real_number(value: object) -> float | None:
     try:
         return float(value)
     except OverflowError:  # a whole number that no float can hold
-        return math.inf
+        return math.inf if value > 0 else -math.inf
 
 
 def whole_number(value: object) -> int | None:
@@ -132,7 +132,7 @@ def as_numbers(values: object, argument: str, like: Tensor) -> Tensor:
     try:
         given = from_numpy(values) if isinstance(values, np.ndarray) else values
         return torch.as_tensor(given, dtype=like.dtype, device=like.device)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise InvalidArgumentError(
             argument, expected="numbers", got=repr(values)[:80], remedy="Pass a list or a tensor."
         ) from error

@@ -95,6 +95,11 @@ class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.found = False
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Torch would load its compiler only to step around this class: two seconds once."""
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
