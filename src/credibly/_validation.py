@@ -35,7 +35,7 @@ def real_number(value: object) -> float | None:
     try:
         return float(value)
     except OverflowError:  # a whole number that no float can hold
-        return math.inf if value > 0 else -math.inf
+        return math.inf if int(value) > 0 else -math.inf  # type: ignore[call-overload]
 
 
 def whole_number(value: object) -> int | None:
