@@ -222,6 +222,6 @@ def _read_rows(path: Path, sets: Mapping[str, SetResult]) -> dict[str, Rows]:
             kind: Any = part["kind"].iloc[0]
             facts = sets[str(name)].facts
             found[str(name)] = Rows(kind, labels, predicted, credible, scores, facts)
-    except (OSError, ValueError, KeyError, TypeError) as error:  # pyarrow's are ValueErrors
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # of pyarrow, too
         raise FileFormatError(f"{path}: not a readable table of scores ({error!r}).") from error
     return found
