@@ -84,7 +84,7 @@ class Wanted:
 
 
 def refuse_format(path: Path, *, allowed: str | None = None) -> None:
-    """Refuse a file that is no model file, with what to do instead."""
+    """Refuse a file that is not a model file, with what to do instead."""
     suffix = path.suffix.lower()
     if suffix in _REFUSED and suffix != allowed:
         raise FileFormatError(f"{path}: {_REFUSED[suffix]}.")
