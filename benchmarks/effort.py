@@ -6,11 +6,12 @@ python -m benchmarks.effort
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import torch
 
 import credibly as cr
-from credibly.data.sample import load_sample
+from credibly.data.sample import Sample, load_sample
 
 IMAGES, GAMMA = 300, 200.0
 
@@ -24,6 +25,30 @@ def foreign(images: torch.Tensor) -> dict[str, torch.Tensor]:
         "inverted": 1 - images,
         "shuffled pixels": images.flatten(1)[:, mixed].reshape(images.shape),
     }
+
+
+def print_judge(sample: Sample) -> None:
+    """Time of a Judge in batches of 100, and one image at a time."""
+    ordinary, new = sample.images[0::2], sample.images[1:200:2]
+    for use in ("doubtful", "always", "never"):
+        judge = cr.Judge.fit(sample.net, ordinary, profile=use)  # type: ignore[arg-type]
+        found = judge(new)
+        batch, alone = _seconds(lambda: judge(new), 5), _seconds(lambda: judge(new[:1]), 20)  # noqa: B023
+        each = 1e3 * batch / len(new)
+        print(
+            f"Judge, profile {use:<9} {found.cost:5.2f} passes, {each:6.2f} ms per image, batches "
+            f"of {len(new)}, {1e3 * alone:6.2f} ms for one image"
+        )
+
+
+def _seconds(work: Callable[[], object], times: int) -> float:
+    """The fastest of several runs."""
+    spent = []
+    for _ in range(times):
+        started = time.perf_counter()
+        work()
+        spent.append(time.perf_counter() - started)
+    return min(spent)
 
 
 def main() -> None:
@@ -56,6 +81,7 @@ def main() -> None:
             f"{name:<17} {float(profile.passes.median()):6.1f}  {float(ratio):9.3f}  {spent:11.2f}"
             + "".join(f"  {value:.3f}" for value in found)
         )
+    print_judge(sample)
 
 
 if __name__ == "__main__":

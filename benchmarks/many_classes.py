@@ -1,10 +1,11 @@
-"""The cost of a thousand classes: seconds per pass of K = 1000 and K = 10, for the same body.
+"""The cost of a thousand classes: seconds per pass of K = 1000 and K = 10, and what `top` changes.
 
     python -m benchmarks.many_classes
 
 One backward pass serves all classes, so a pass should cost only what the body and the last layer
 cost. Because machines are noisy, the two solves alternate and neighbouring runs are compared. The
-bare ratio is that of forward and backward alone, without this package.
+bare ratio is that of forward and backward alone, without this package. Then whole profiles of
+K = 1000 with and without `top`, whose head is random: their passes and their time.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import credibly as cr
 from credibly.data.sample import load_sample
 
 FEW, MANY, BATCH, STEPS = 10, 1000, 64, 12
+TOPS = (10, 50)
 
 
 def body() -> tuple[nn.Module, Tensor]:
@@ -71,8 +73,38 @@ def ratio(few: Callable[[], float], many: Callable[[], float], rounds: int) -> t
     return tuple(sorted(column)[rounds // 2] for column in zip(*pairs, strict=True))
 
 
+def whole(
+    clf: cr.Classifier, x: Tensor, top: int | None, effort: str
+) -> tuple[Callable[[], float], float]:
+    """Return a function that measures the seconds of whole profiles, and their mean passes."""
+    gamma = cr.auto_gamma(clf, x, sample=8, top=top)
+    solver = cr.solvers.FixedDescent(radius=1.0) if effort == "decide" else None
+    solve = partial(cr.credibility, clf, x, gamma=gamma, top=top, solver=solver)
+
+    def once() -> float:
+        begin = time.perf_counter()
+        solve()
+        return time.perf_counter() - begin
+
+    return once, float(solve().passes.mean())
+
+
+def compare_top(clf: cr.Classifier, x: Tensor, rounds: int) -> None:
+    """Print passes and time of profiles about all classes and about the most probable ones."""
+    for effort in ("solve", "decide"):
+        every, passes = whole(clf, x, None, effort)
+        for top in TOPS:
+            few, fewer = whole(clf, x, top, effort)
+            times, before, after = ratio(every, few, rounds)
+            print(
+                f"{effort:>8}: {1e3 * before / BATCH:.1f} ms per image and {passes:.0f} passes "
+                f"without top, {1e3 * after / BATCH:.1f} ms and {fewer:.0f} passes with "
+                f"top={top}: ratio {times:.2f}"
+            )
+
+
 def main() -> None:
-    """Print one line per kind of pass."""
+    """Print one line per kind of pass, and per effort and `top`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds
@@ -92,6 +124,7 @@ def main() -> None:
             f"{name:>8}: {1e3 * few:.1f} ms per pass at K = {FEW}, {1e3 * many:.1f} ms at "
             f"K = {MANY}: ratio {times:.2f}"
         )
+    compare_top(cr.Classifier(nets[1]), x, max(1, rounds // 3))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Peak memory of `score` over files of few and of many rows, for every format.
 
-    python -m benchmarks.memory                              # 10,000 and 300,000 rows
-    python -m benchmarks.memory --rows 10000 1000000 --formats parquet npz
+    python -m benchmarks.memory                              # 100,000 and 1,000,000 rows
+    python -m benchmarks.memory --rows 10000 300000 --formats parquet npz
 
 Each number is the peak of a process of its own, in MB: the libraries alone take most of it. The
-last column is what the additional rows cost.
+last columns are what the additional rows cost.
 """
 
 from __future__ import annotations
@@ -83,17 +83,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("step", nargs="?", choices=("write", "score"))
     parser.add_argument("path", nargs="?", type=Path)
-    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 300_000])
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--formats", nargs="+", default=FORMATS, choices=FORMATS)
     given = parser.parse_args()
     if given.step is not None:
         (write if given.step == "write" else score)(given.path, given.rows[0])
         return
-    print("MB at the peak " + "".join(f"{rows:>10} rows" for rows in given.rows) + "      more")
+    print(
+        "MB at the peak " + "".join(f"{rows:>10} rows" for rows in given.rows) + "      more     %"
+    )
     for name in given.formats:
         found = [measure(name, rows) for rows in given.rows]
         line = "".join(f"{mb:>15.0f}" for mb in found)
-        print(f"{name:<15}{line}{found[-1] - found[0]:>10.0f}", flush=True)
+        more = found[-1] - found[0]
+        print(f"{name:<15}{line}{more:>10.0f}{100 * more / found[0]:>6.1f}", flush=True)
 
 
 if __name__ == "__main__":

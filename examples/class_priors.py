@@ -18,7 +18,7 @@ import credibly as cr
 from credibly.data.sample import load_sample
 from credibly.decide.scores import predicted_ratio
 from credibly.metrics import error_coverage
-from credibly.report.style import INK, PROFILE, panels, tidy
+from credibly.plot.style import INK, PROFILE, panels, tidy
 
 GAMMA = 200.0
 

@@ -110,7 +110,7 @@ def table(rows: list[Row]) -> None:
 
 def draw(rows: list[Row], count: int, errors: int, path: Path) -> None:
     """Draw how well errors are ranked, place by place."""
-    from credibly.report import style
+    from credibly.plot import style
 
     figure, axes = style.panels(1, width=7.6, height=3.1)
     panel, places = axes[0], list(range(len(rows)))

@@ -133,7 +133,7 @@ def draw(
     out: Path, trust: Tensor, *, right: Tensor, alike: Tensor, shares: Tensor, degree: Tensor
 ) -> None:
     """Draw trust by the share of alike neighbours, and the movement by degree."""
-    from credibly.report.style import PROFILE, QUIET, SHADES, SOFTMAX, panels, png, tidy
+    from credibly.plot.style import PROFILE, QUIET, SHADES, SOFTMAX, panels, png, tidy
 
     out.mkdir(parents=True, exist_ok=True)
     figure, (left, bars) = panels(2, width=10.0, height=4.4)

@@ -46,7 +46,7 @@ def thirds(trust: np.ndarray) -> list[tuple[str, np.ndarray]]:
 
 def draw(out: Path, model: SVC, profile: cr.Profile, trust: np.ndarray, right: np.ndarray) -> None:
     """Draw decision regions, and the points with arrows to x+, coloured by trust."""
-    from credibly.report.style import legend, panels, png, tidy
+    from credibly.plot.style import legend, panels, png, tidy
 
     x0, moved = profile.x0.numpy(), profile.perturbed.numpy()
     figure, (axes,) = panels(1, width=8.2, height=5.2)

@@ -130,7 +130,7 @@ def credible(profile: cr.Profile) -> Tensor:
 
 def draw(out: Path, columns: list[str], moves: list[list[float]], change: Tensor) -> None:
     """Draw what moves with and without locks, and the category without locks."""
-    from credibly.report.style import PROFILE, SOFTMAX, legend, panels, png, tidy
+    from credibly.plot.style import PROFILE, SOFTMAX, legend, panels, png, tidy
 
     figure, (left, side) = panels(2, width=10.0, height=4.0, widths=[1.7, 1.0])
     rows = range(len(columns))

@@ -143,7 +143,7 @@ def swaps(clf: cr.Classifier, words: list[str], moved: str, truth: int) -> str:
 
 def picture(profile: cr.Profile, texts: list[list[str]], labels: Tensor, shown: list[int]) -> Any:
     """Draw every word of some reviews, shaded by how far it moved."""
-    from credibly.report import style
+    from credibly.plot import style
 
     figure, axes = style.panels(1, width=10.0, height=0.55 * len(shown) + 1.0)
     moved, panel = cr.token_movement(profile), axes[0]

@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor
 
 import credibly as cr
-from credibly.attacks.box import Box
+from credibly.attacks.ball import Box
 from credibly.attacks.transfer import Kind
 from credibly.errors import InvalidArgumentError
 from experiments.adaptive_inputs import Nearest, Restarts, ScaledBack, Targets

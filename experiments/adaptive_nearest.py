@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import credibly as cr
-from credibly.attacks.box import Box, ends
+from credibly.attacks.ball import Box, ends
 from credibly.model.derivatives import gradient_of, output_jacobian
 from credibly.types import norm, per_sample
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from credibly.attacks.box import Box
+from credibly.attacks.ball import Box
 from credibly.errors import FileFormatError
 from credibly.io.files import load_tensors, save_tensors
 from experiments import densenet169, resnet18

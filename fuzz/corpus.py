@@ -137,15 +137,10 @@ def _rules(folder: Path) -> None:
     cr.OutlierFlag.fit(clf, found, false_alarms=0.1).save(folder / "flag.json")
     cr.SelectiveClassifier.for_coverage(clf, found, 0.8).save(folder / "selective.json")
     settings = json.loads((folder / "flag.json").read_text())["settings"]
-    judge = {
-        "format": "credibly.judge", "format_version": 1, "thresholds": [1.5, 0.25, -1.5],
-        "scores": [{"kind": "plain", "name": "margin"}] * 3, "settings": settings,
-    }  # fmt: skip
     sets = {
         "format": "credibly.conformal", "format_version": 1, "threshold": 0.7, "confidence": 0.8,
         "probabilities": "softmax", "method": "lac", "samples": 300, "settings": settings,
     }  # fmt: skip
-    (folder / "judge.json").write_text(json.dumps(judge))
     (folder / "sets.json").write_text(json.dumps(sets))
 
 
@@ -156,6 +151,19 @@ def _read_rules(folder: Path) -> None:
         assert str(rule)  # noqa: S101
         assert repr(rule)  # noqa: S101
         rule.answers(found)
+
+
+def _judge(folder: Path) -> None:
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(40, 4)))
+    cr.Judge.fit(work.classifier(), x, torch.arange(40) % 3, false_alarms=0.1).save(folder)
+
+
+def _read_judge(folder: Path) -> None:
+    judge = cr.Judge.load(folder, work.classifier())
+    assert judge.summary()  # noqa: S101
+    found = judge(torch.from_numpy(work.inputs()))
+    assert found.summary()  # noqa: S101
+    assert len(found.to_pandas()) == len(found)  # noqa: S101
 
 
 def _read_study(folder: Path) -> None:
@@ -243,6 +251,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "labels.csv": Kind(_named, _labels("y.csv", "label"), {".csv": formats.text_table}),
     "rules": Kind(_rules, _read_rules, _JSON),
+    "judge": Kind(_judge, _read_judge, {**_JSON, **_TENSORS}),
     "profile": Kind(work.WORK["profile.save"].do, _read_profile, _TENSORS),
     "profile table": Kind(work.WORK["to_parquet"].do, _read_table_of_profiles, _PARQUET),
     "study": Kind(work.study, _read_study, _ALL, "study/*", slow=True),

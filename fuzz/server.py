@@ -32,11 +32,16 @@ HANG = "hang"
 """How a fork ended that said nothing for too long, and was killed."""
 
 
+def python_path() -> str:
+    """This folder, then the caller's: forks must try the same package."""
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+
+
 class Forks:
     """The client: starts the server, sends requests, and gives what their forks say."""
 
     def __init__(self, *, quick: bool = False) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1"}
         environment |= {"MALLOC_ARENA_MAX": "2", "PYTHONHASHSEED": "0"}
         command = [sys.executable, "-m", "fuzz.server", *(["--quick"] if quick else [])]
         self._process = subprocess.Popen(  # noqa: S603

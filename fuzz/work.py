@@ -43,6 +43,7 @@ def inputs(rows: int = 23) -> np.ndarray[Any, Any]:
     return x
 
 
+@cache
 def profile(gamma: float = 2.0) -> cr.Profile:
     """A profile of finite inputs."""
     x = torch.from_numpy(np.random.default_rng(1).normal(size=(20, 4)))

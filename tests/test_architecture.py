@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "credibly"
 ORDER = [
     "errors", "version", "_extras", "types", "_validation", "model", "losses", "adapters", "io",
-    "data", "problem", "solve", "solvers", "profile", "theory", "metrics", "decide", "scores",
-    "baselines", "attacks", "study", "batch", "report", "estimator", "cli",
+    "data", "problem", "solve", "solvers", "profile", "plot", "theory", "metrics", "decide",
+    "scores", "baselines", "attacks", "study", "batch", "report", "estimator", "cli",
 ]  # fmt: skip
 """Data flows from left to right, and so do imports."""
 
@@ -65,7 +65,7 @@ def test_no_import_inside_a_function_hides_a_cycle():
     what a command needs when it runs.
     """
     for path in SOURCES:
-        if part_of(path) in ("cli", "report"):
+        if part_of(path) in ("cli", "plot", "report"):
             continue
         tree = ast.parse(path.read_text("utf-8"))
         for function in ast.walk(tree):

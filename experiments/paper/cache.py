@@ -2,7 +2,8 @@
 
 The key of a stage is known before it is computed: it is made of its settings and the keys of the
 stages it reads. Stages that are in the folder are not computed again. Several processes may share a
-folder: the same key has the same content, and files are written completely or not at all.
+folder: the same key has the same content, files are written completely or not at all, and a stage
+that one process computes the others wait for.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from credibly.errors import FileFormatError
 from credibly.io.files import load_metadata, load_tensors, save_tensors
+from credibly.io.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Cache:
     """A folder of computed stages.
 
     Attributes:
-        folder: of the files; made when the first one is written.
+        folder: of the files; made when the first stage is loaded.
         stamp: recorded with every stage that is computed here (versions, device).
         computed: names of the stages that this object has computed, in order.
         met: keys of the stages that were reported by a printed line.
@@ -86,6 +88,7 @@ class Cache:
     computed: list[str] = field(default_factory=list)
     met: set[str] = field(default_factory=set)
     _seconds_inside: float = 0.0
+    _begun: bool = False
 
     def path(self, stage: Stage) -> Path:
         """Return the file of a stage."""
@@ -93,18 +96,26 @@ class Cache:
 
     def load(self, stage: Stage) -> Content:
         """Read the content of a stage from its file, or compute it."""
-        path = self.path(stage)
-        if path.exists():
-            try:
-                content = read(path, stage.key)
-            except (FileFormatError, ValueError, KeyError) as error:
-                say(f"{path.name} is damaged ({error}): computing it again")
-            else:
-                if stage.key not in self.met:
-                    say(f"  cached  {stage.label}")
-                self.met.add(stage.key)
-                return content
-        return self._compute(stage, path)
+        path, run = self.path(stage), RunFolder(self.folder, kind="credibly.paper")
+        if not self._begun:  # which refuses folders of other work, and removes what a kill left
+            run.begin({})
+            self._begun = True
+        with run.claim(path.stem, wait=True):  # no two wait for each other: stages are in order
+            return self._read(stage, path) or self._compute(stage, path)
+
+    def _read(self, stage: Stage, path: Path) -> Content | None:
+        """Read the file of a stage; None if there is none, or a damaged one."""
+        if not path.exists():
+            return None
+        try:
+            content = read(path, stage.key)
+        except (FileFormatError, ValueError, KeyError) as error:
+            say(f"{path.name} is damaged ({error}): computing it again")
+            return None
+        if stage.key not in self.met:
+            say(f"  cached  {stage.label}")
+        self.met.add(stage.key)
+        return content
 
     def _compute(self, stage: Stage, path: Path) -> Content:
         begin = time.perf_counter()
@@ -163,7 +174,6 @@ def read(path: Path, key: str) -> Content:
 
 def write(path: Path, key: str, content: Content) -> None:
     """Write a stage completely or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     facts = json.dumps(content.facts)
     metadata = {"key": key, "sha256": digest(content.tensors, facts), "facts": facts}
     save_tensors(content.tensors, path, metadata=metadata)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 
-from credibly.report import style
+from credibly.plot import style
 from experiments.paper.claims import is_small
 from experiments.paper.draw_accuracy import DASHED, accuracy, filtering, readings, seeds
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly.report import style
+from credibly.plot import style
 from experiments.paper.adaptive import count_images, label, notes, of_space, spaces
 from experiments.paper.measures import GRID
 

@@ -13,14 +13,16 @@ from .adapters.jax import from_jax as from_jax
 from .adapters.sklearn.twin import from_sklearn as from_sklearn
 from .adapters.skorch import from_skorch as from_skorch
 from .adapters.transformers import from_transformers as from_transformers
+from .batch.judge import judge_file as judge_file
 from .batch.score import score as score
 from .decide.compare import compare as compare
 from .decide.conformal import ConformalSets as ConformalSets
 from .decide.flag import OutlierFlag as OutlierFlag
+from .decide.judge import Judge as Judge
+from .decide.judgement import Judgement as Judgement
 from .decide.selective import ABSTAINED as ABSTAINED
 from .decide.selective import Decision as Decision
 from .decide.selective import SelectiveClassifier as SelectiveClassifier
-from .decide.verdict import Judge as Judge
 from .decide.verdict import Verdict as Verdict
 from .estimator import CredibilityClassifier as CredibilityClassifier
 from .io.models import load_classifier as load_classifier
@@ -29,6 +31,7 @@ from .model.bind import bind as bind
 from .model.classifier import Classifier as Classifier
 from .model.parameters import vary_parameters as vary_parameters
 from .model.space import Space as Space
+from .plot.one_profile import plot_profile as plot_profile
 from .problem.weights import auto_gamma as auto_gamma
 from .problem.weights import prior_weights as prior_weights
 from .profile.certificate import Certificate as Certificate
@@ -38,6 +41,5 @@ from .profile.implicit import attached_credibility as attached_credibility
 from .profile.path import credibility_path as credibility_path
 from .profile.profile import Profile as Profile
 from .profile.tokens import token_movement as token_movement
-from .report.plot import plot_profile as plot_profile
 from .solve.status import Status as Status
 from .version import __version__ as __version__

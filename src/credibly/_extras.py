@@ -26,3 +26,17 @@ def load_extra(module: str, *, extra: str, purpose: str) -> Any:
         name = module.partition(".")[0]
         package = _PACKAGES.get(name, name)
         raise MissingExtraError(package=package, extra=extra, purpose=purpose) from error
+
+
+def require_table_extra(purpose: str = "A Parquet file of profiles", *, pandas: bool = True) -> Any:
+    """Return pyarrow with its `parquet`, or say that it or pandas is missing."""
+    load_extra("pyarrow.parquet", extra="table", purpose=purpose)
+    if pandas:
+        load_extra("pandas", extra="table", purpose=purpose)
+    return import_module("pyarrow")
+
+
+def require_report_extra() -> None:
+    """Say so if a library for pictures and pages is missing."""
+    for library in ("matplotlib", "jinja2"):
+        load_extra(library, extra="report", purpose="A report with pictures")

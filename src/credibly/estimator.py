@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from credibly._validation import require
-from credibly.adapters.sklearn.context import SvcOutputs, kind_of, missing_sklearn
+from credibly.adapters.sklearn.context import SvcOutputs, kind_of
 from credibly.adapters.sklearn.tables import refuse_sparse
 from credibly.adapters.sklearn.twin import from_sklearn
-from credibly.errors import CrediblyWarning, ModelError
+from credibly.errors import CrediblyWarning, MissingExtraError, ModelError
+from credibly.model.batches import unlike_units
 from credibly.model.classifier import Classifier
 from credibly.model.losses import Loss
 from credibly.model.space import Space
-from credibly.model.tables import unlike_units
 from credibly.problem.weights import auto_gamma, positive_gamma
 from credibly.profile.credibility import credibility
 from credibly.profile.profile import Profile
@@ -33,7 +33,9 @@ try:
     from sklearn.utils.metaestimators import available_if
     from sklearn.utils.validation import check_is_fitted
 except ImportError as error:
-    raise missing_sklearn("CredibilityClassifier") from error
+    raise MissingExtraError(
+        package="scikit-learn", extra="sklearn", purpose="CredibilityClassifier"
+    ) from error
 
 
 def _inner_has(method: str) -> Callable[[Any], bool]:

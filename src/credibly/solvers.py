@@ -6,5 +6,5 @@ from credibly.solve.base import Solver as Solver
 from credibly.solve.fixed import FixedDescent as FixedDescent
 from credibly.solve.gauss_newton import GaussNewton as GaussNewton
 from credibly.solve.gradient_descent import GradientDescent as GradientDescent
-from credibly.solve.hybrid import Hybrid as Hybrid
+from credibly.solve.gradient_descent import Hybrid as Hybrid
 from credibly.solve.lbfgs import LBFGS as LBFGS

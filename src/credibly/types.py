@@ -1,4 +1,4 @@
-"""Names and small tensor functions that every folder uses."""
+"""Names, and small functions of tensors and tables, that every folder uses."""
 
 from __future__ import annotations
 
@@ -68,3 +68,24 @@ def norm(values: Tensor) -> Tensor:
 def finite_rows(x: Tensor) -> Tensor:
     """Whether all values of each sample are finite (n,)."""
     return torch.isfinite(x).flatten(1).all(dim=1)
+
+
+def is_table(x: object) -> bool:
+    """Whether this is a data frame, from any library."""
+    return hasattr(x, "columns") and hasattr(x, "to_numpy")
+
+
+def table_numbers(table: Any) -> NDArray[np.float64]:
+    """The numbers of a table (n, d) in double precision, as a copy; what is missing is NaN.
+
+    Times and complex numbers are refused: they would become numbers in an arbitrary unit.
+    """
+    kinds = {str(getattr(kind, "kind", "f")) for kind in table.dtypes}
+    if kinds & set("mMc"):
+        message = "a table must not hold times or complex numbers"
+        raise TypeError(message)
+    try:
+        # pandas has its own value for what is missing
+        return np.array(table.to_numpy(dtype=np.float64, na_value=np.nan))
+    except TypeError:  # other libraries have no na_value
+        return np.array(table.to_numpy(), dtype=np.float64)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import credibly as cr
-from credibly.attacks.ball import Ball
-from credibly.attacks.box import outer
+from credibly.attacks.ball import Ball, outer
 
 LOW, HIGH = (-1.5, -0.5, 0.0), (2.0, 0.25, 1.0)
 BOX = (LOW, HIGH)

@@ -13,8 +13,10 @@ import torch
 from safetensors.torch import save_file
 
 import credibly as cr
+from credibly.batch import run
 from credibly.batch import score as module
 from credibly.batch.shards import Shards
+from credibly.io.images import ImageFolder
 from credibly.io.run_folder import RunFolder
 from credibly.io.source import Source
 from tests.batch.settings import ROWS, SMALL
@@ -98,7 +100,7 @@ def test_parts_of_another_schema_are_solved_again(clf, data, out, monkeypatch, *
 
 
 def damage_before_joining(monkeypatch, times):
-    compare, left = module._compare_or_remove, [times]
+    compare, left = run._compare_or_remove, [times]
 
     def damaging(watch, shards):
         compare(watch, shards)
@@ -106,7 +108,7 @@ def damage_before_joining(monkeypatch, times):
             left[0] -= 1
             shards.part("part-000002.parquet").write_bytes(b"PAR1 nonsense")
 
-    monkeypatch.setattr(module, "_compare_or_remove", damaging)
+    monkeypatch.setattr(run, "_compare_or_remove", damaging)
 
 
 def test_what_is_damaged_before_it_is_joined_is_solved_again(clf, data, out, monkeypatch, *, whole):
@@ -183,7 +185,7 @@ def test_an_input_that_is_overwritten_during_the_run_is_refused(
 
 
 def test_a_change_that_no_time_tells_is_found_in_the_end(clf, data, out, monkeypatch):
-    monkeypatch.setattr(Source, "stamp", lambda _: (1,))
+    monkeypatch.setattr(Source, "stamp", lambda *_: (1,))
     change = once_half_is_done(lambda: np.save(data, np.zeros((ROWS, 4))))
     with pytest.raises(cr.errors.FileFormatError, match=r"x\.npy: changed while it was read"):
         cr.score(clf, data, out, **SMALL, progress=change)
@@ -191,16 +193,60 @@ def test_a_change_that_no_time_tells_is_found_in_the_end(clf, data, out, monkeyp
     assert not Shards(out).path.exists()  # nobody knows which of the parts are right
 
 
-def test_an_image_that_is_replaced_during_the_run_is_found_in_the_end(tmp_path, out):
-    (tmp_path / "images").mkdir()
+@pytest.fixture
+def images(tmp_path):
+    folder = tmp_path / "images"
+    folder.mkdir()
     for k in range(9):
-        (tmp_path / "images" / f"{k}.pgm").write_bytes(b"P5 2 2 255\n" + bytes([k] * 4))
-    flat = cr.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)).eval())
-    last = tmp_path / "images" / "8.pgm"
-    change = once_half_is_done(lambda: last.write_bytes(b"P5 2 2 255\n" + bytes([9] * 4)))
+        (folder / f"{k}.pgm").write_bytes(b"P5 2 2 255\n" + bytes([k] * 4))
+    return folder
+
+
+@pytest.fixture
+def flat():
+    return cr.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)).eval())
+
+
+@pytest.mark.parametrize("number", [0, 8])
+def test_an_image_that_is_replaced_during_the_run_is_found_in_the_end(images, flat, out, number):
+    new = b"P5 2 2 255\n" + bytes([99] * 4)
+    change = once_half_is_done(lambda: (images / f"{number}.pgm").write_bytes(new))
     with pytest.raises(cr.errors.FileFormatError, match="changed while it was read"):
-        cr.score(flat, tmp_path / "images", out, **SMALL, progress=change)
+        cr.score(flat, images, out, **SMALL, progress=change)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("change", ["replaced", "removed"])
+def test_an_image_that_changed_is_found_with_its_chunk(images, flat, out, change):
+    shares, next_chunk = [], images / "3.pgm"
+
+    def tick(share):
+        shares.append(share)
+        if share == 0:
+            next_chunk.unlink()
+            if change == "replaced":
+                next_chunk.write_bytes(b"P5 2 2 255\n" + bytes([99] * 4))
+
+    with pytest.raises(cr.errors.FileFormatError, match="changed while it was read"):
+        cr.score(flat, images, out, gamma=2.0, chunk_size=2, shard_size=2, progress=tick)
+    assert shares == pytest.approx([0, 2 / 9])
+
+
+def test_images_that_are_only_touched_are_looked_at_once(images, flat, out, monkeypatch):
+    looks, fingerprint = [], ImageFolder.fingerprint
+
+    def counting(self):
+        looks.append(1)
+        return fingerprint(self)
+
+    def touch_all():
+        for path in images.iterdir():
+            path.touch()
+
+    monkeypatch.setattr(ImageFolder, "fingerprint", counting)
+    report = cr.score(flat, images, out, **SMALL, progress=once_half_is_done(touch_all))
+    assert report.rows == 9
+    assert len(looks) == 3  # at the start, after the touch, and at the end
 
 
 def test_an_input_that_is_only_touched_is_no_reason_to_stop(clf, data, out, *, whole):

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from torch import nn
 
 import credibly as cr
+from credibly.batch import shards
+from credibly.batch.report import lower_median
 from credibly.batch.shards import Shards
 from tests.batch.settings import SMALL
 
@@ -119,3 +122,38 @@ def test_a_name_of_another_format_is_refused_before_any_work(clf, data, tmp_path
     with pytest.raises(cr.errors.OutputError, match=r"Parquet file.*read_parquet"):
         cr.score(clf, data, tmp_path / name, **SMALL)
     assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+
+
+def test_rows_are_joined_to_groups_of_some_size(clf, tmp_path, out, monkeypatch):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(200, 4)))
+    monkeypatch.setattr(shards, "GROUP", 10_000)
+    cr.score(clf, tmp_path / "x.npy", out, **SMALL)
+    with pq.ParquetFile(out) as file:
+        groups = [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)]
+    assert sum(groups) == 200
+    assert 1 < len(groups) < 10  # of 25 shards
+    assert len(set(groups[:-1])) == 1
+    assert pd.read_parquet(out)["id"].tolist() == list(range(200))
+
+
+def test_the_report_holds_the_median_and_the_largest_distance(clf, data, out):
+    report = cr.score(clf, data, out, **SMALL)
+    risk = pd.read_parquet(out)["risk"].dropna()
+    assert len(risk) == 20
+    expected = np.sqrt(risk.sort_values().iloc[9]), np.sqrt(risk.max())
+    assert report.distances == pytest.approx(expected, rel=1e-15)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 1000])
+@pytest.mark.parametrize("kind", ["spread", "ties", "tiny", "minus zero", "infinite"])
+def test_a_median_of_pieces_is_that_of_all(count, kind):
+    random = np.random.default_rng(count)
+    values = {
+        "spread": random.lognormal(sigma=20, size=count),
+        "ties": random.integers(0, 4, count) / 7,
+        "tiny": random.integers(0, 5, count) * 5e-324,
+        "minus zero": np.where(random.random(count) < 0.7, -0.0, 1.0),
+        "infinite": np.where(random.random(count) < 0.5, np.inf, 1.0),
+    }[kind]
+    found = lower_median(lambda: np.array_split(values, 3), count)
+    assert found == np.sort(values)[(count - 1) // 2]

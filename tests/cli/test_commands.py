@@ -18,6 +18,8 @@ def helped(*arguments):
         ([], ["--version", "--help"]),
         (["demo"], ["--pictures", "--help"]),
         (["score"], ["--restart", "--overwrite", "--unsafe-pickle", "--help"]),
+        (["fit"], ["--by-class", "--overwrite", "--unsafe-pickle", "--help"]),
+        (["judge"], ["--restart", "--overwrite", "--unsafe-pickle", "--help"]),
         (["evaluate"], ["--corruptions", "--unsafe-pickle", "--help"]),
         (["inspect"], ["--unsafe-pickle"]),
     ],
@@ -53,3 +55,37 @@ def test_bounds_that_are_not_two_numbers_are_refused(command, given, words):
 def test_a_pair_is_read(given):
     result = CliRunner().invoke(app, ["score", "m:f", "no.npy", *given, "--out", "o.parquet"])
     assert "no.npy: no such file" in str(result.exception)
+
+
+def test_fit_and_judge_come_before_what_they_are_made_of():
+    text = helped()
+    places = [text.index(f" {name} ") for name in ("inspect", "fit", "judge", "score", "decide")]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("fit", ["--labels", "--false-alarms", "--error-rate", "--confidence", "--profile",
+                 "--gamma", "--features", "--chunk-size", "--out", "--columns", "--weights"]),
+        ("judge", ["--judge", "--out", "--chunk-size", "--shard-size", "--columns", "--weights"]),
+    ],
+)  # fmt: skip
+def test_the_options_of_a_judge_are_in_its_help(command, options):
+    text = helped(command)
+    assert [name for name in options if f" {name} " not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["fit", "m:f", "x.npy"], "--out"),
+        (["judge", "m:f", "x.npy", "--out", "v.parquet"], "--judge"),
+        (["fit", "m:f", "x.npy", "--out", "judge", "--profile", "some"], "doubtful"),
+        (["fit", "m:f", "x.npy", "--out", "judge", "--chunk-size", "0"], "--chunk-size"),
+    ],
+)
+def test_missing_and_wrong_options_are_refused(given, words):
+    result = CliRunner().invoke(app, given, env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert words in result.output

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from credibly.cli import options
 from credibly.cli.evaluate import evaluate
 from credibly.cli.inspect import inspect as inspect_model
+from credibly.cli.options import spread
 from credibly.cli.score import score
-from credibly.cli.spread import spread
 from credibly.errors import InvalidArgumentError
 
 
@@ -29,25 +29,13 @@ class Colour:
     ],
 )
 def test_fields_of_a_group_are_options_of_their_own(arguments, words):
-    @spread()
+    @spread
     def paint(what: str, *, colour: Colour) -> None:
         typer.echo(f"{what} {colour.shade} {colour.depth}")
 
     app = typer.Typer()
     app.command()(paint)
     assert words in CliRunner().invoke(app, arguments).output
-
-
-def test_what_is_left_out_keeps_its_default():
-    seen = []
-
-    @spread(without={"depth"})
-    def paint(*, colour: Colour) -> None:
-        seen.append(colour)
-
-    assert list(inspect.signature(paint).parameters) == ["shade"]
-    paint(shade="green")
-    assert seen == [Colour(shade="green", depth=3)]
 
 
 @pytest.mark.parametrize("command", [inspect_model, score, evaluate])

@@ -40,8 +40,6 @@ def calls(clf, profile):
         "fit": lambda p: cr.ConformalSets.fit(clf, p, labels),
         "sets": sets.sets,
         "named": sets.named,
-        "fit a judge": lambda p: cr.Judge.fit(clf, p),
-        "judge": cr.Judge.fit(clf, profile).judge,
         "fit a flag": lambda p: cr.OutlierFlag.fit(clf, p),
         "flag": flag.flag,
     }
@@ -242,7 +240,6 @@ def test_the_file_of_another_rule_is_refused_by_its_format(tmp_path):
     path = tmp_path / "rule.json"
     made = [
         cr.SelectiveClassifier.for_coverage(clf, profile, 0.8),
-        cr.Judge.fit(clf, profile, false_alarms=0.1),
         cr.OutlierFlag.fit(clf, profile, false_alarms=0.1),
         cr.ConformalSets.fit(clf, profile, torch.zeros(30, dtype=torch.long), confidence=0.8),
     ]
@@ -253,8 +250,8 @@ def test_the_file_of_another_rule_is_refused_by_its_format(tmp_path):
             with pytest.raises(cr.errors.FileFormatError, match=f"{other.format}.*{rule.format}"):
                 other.load(path)
     path.write_text("[]")
-    with pytest.raises(cr.errors.FileFormatError, match=r"not a 'credibly\.judge' file"):
-        cr.Judge.load(path)
+    with pytest.raises(cr.errors.FileFormatError, match=r"not a 'credibly\.outlier-flag' file"):
+        cr.OutlierFlag.load(path)
 
 
 def test_columns_of_tables_and_arrays_that_run_backwards_are_what_they_hold(clf, profile):

@@ -34,12 +34,12 @@ def test_ordinary_inputs_are_flagged_as_rarely_as_asked(clf, population):
     assert abs(flagged / total - rate) < error  # exact, since the scores have no ties
 
 
-def test_it_flags_what_the_judge_calls_an_outlier(clf, population):
-    rule = cr.OutlierFlag.fit(clf, population[:500], false_alarms=0.05)
-    judge = cr.Judge.fit(clf, population[:500], false_alarms=0.05)
-    verdicts = [verdict is cr.Verdict.OUTLIER for verdict in judge.judge(population)]
-    assert rule.flag(population).tolist() == verdicts
-    assert any(verdicts)
+def test_it_flags_what_lies_below_the_rank_that_the_rate_allows(clf, population):
+    rule = cr.OutlierFlag.fit(clf, population[:499], false_alarms=0.05)
+    shift = (population.credibility - population.credence).norm(dim=1)
+    least = shift[:499].sort().values[25 - 1]  # 0.05 * (499 + 1)
+    assert rule.flag(population).tolist() == (shift < least).tolist()
+    assert int(rule.flag(population[:499]).sum()) == 24
 
 
 def test_samples_without_a_profile_are_flagged(clf, population):

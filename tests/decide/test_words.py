@@ -25,7 +25,6 @@ def rules(profile):
         cr.SelectiveClassifier.for_coverage(CLF, profile, 0.8),
         cr.SelectiveClassifier.for_error_rate(CLF, profile, labels, 0.5, score="margin"),
         cr.SelectiveClassifier.for_alpha(CLF, profile, 0.3),
-        cr.Judge.fit(CLF, profile, false_alarms=0.1),
         cr.OutlierFlag.fit(CLF, profile, false_alarms=0.1),
         cr.ConformalSets.fit(CLF, profile, labels, confidence=0.8),
     ]

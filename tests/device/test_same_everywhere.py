@@ -85,10 +85,15 @@ def decided(device):
 
 
 def judged(device):
-    profile = profile_of(device, 200)
-    judge = cr.Judge.fit(smooth(device), profile)
-    names = [verdict.value for verdict in cr.Verdict]
-    return torch.tensor([names.index(v.value) for v in judge.judge(profile)], device="cpu")
+    labels = torch.zeros(200, dtype=torch.long, device=device)
+    judge = cr.Judge.fit(smooth(device), inputs(device, 200), labels)
+    new = inputs(device, 20)
+    new[3:5] *= 50.0
+    new[7] = torch.nan
+    found = judge(new)
+    assert found[[4, 3]].verdicts == (cr.Verdict.OUTLIER,) * 2
+    numbers = (found.codes, found.trust, found.p_ordinary, found.p_wrong, found.passes)
+    return torch.cat([values.double().nan_to_num(-1.0) for values in numbers])
 
 
 def in_sets(device):
@@ -142,6 +147,15 @@ CALLS = {
         ).tradeoff
     ),
     "bounds": lambda device: profile_of(device, bounds=(-9.0, 9.0)).perturbed,
+    "most probable classes": lambda device: profile_of(device, top=2).credibility,
+    "their ranking": lambda device: profile_of(device, top=2).ranking(),
+    "their predictions": lambda device: profile_of(device, top=2, effort="decide").predicted,
+    "their gamma": lambda device: torch.tensor(
+        cr.auto_gamma(smooth(device), inputs(device), top=2), device="cpu"
+    ),
+    "their trade-off": lambda device: cr.theory.check_tradeoff(
+        smooth(device), profile_of(device, top=2)
+    ).holds(),
     "space": in_a_space,
     "module": at_a_module,
     "parameters": over_parameters,

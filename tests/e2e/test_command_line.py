@@ -31,10 +31,20 @@ def test_the_demo_prints_a_table_and_what_it_cost(demo):
     assert cost in (out / "index.html").read_text("utf-8")
 
 
+def test_the_demo_begins_with_verdicts(demo):
+    out, said = demo
+    page = (out / "index.html").read_text("utf-8")
+    assert page.index("What a Judge says") < page.index("One image")
+    for word in ("ordinary", "inverted", "attacked", "tampered", "energy"):
+        assert word in page
+        assert word in said
+    assert "passes per ordinary input" in said
+
+
 def test_the_demo_page_stands_alone_and_shows_every_figure(demo):
     out, _ = demo
     page = (out / "index.html").read_text("utf-8")
-    assert page.count('src="data:image/png;base64,') == 6
+    assert page.count('src="data:image/png;base64,') == 7
     outside = re.findall(r'(?:src|href)="(?!data:)', page)
     assert outside == []
     assert "<script" not in page
@@ -74,11 +84,11 @@ def test_the_words_of_the_demo_page_about_abstaining_agree(demo):
 
 def test_the_coverage_of_the_demo_is_drawn_as_in_evaluate(demo):
     from credibly.metrics import error_coverage
-    from credibly.report import figures
+    from credibly.report.demo_page import coverage
 
     profile = cr.Profile.load(demo[0] / "profiles.safetensors")
     curve = error_coverage(profile.credence.amax(1), profile.credence.argmax(1) == 0)
-    (panel,) = figures.coverage({"one": curve}).axes
+    (panel,) = coverage({"one": curve}).axes
     assert panel.get_xlim() == (0, 100)
 
 
@@ -130,14 +140,14 @@ def test_no_command_shows_the_help(start):
     [
         ("pandas", "table", "p.to_pandas()"),
         ("pyarrow", "table", "p.to_parquet('x.parquet')"),
-        ("matplotlib", "report", "extras.require_report_extra()"),
+        ("matplotlib", "report", "_extras.require_report_extra()"),
         ("rich", "cli", "cr.credibility(clf, x, gamma=1.0, progress=True)"),
     ],
 )
 def test_a_missing_extra_is_named(package, extra, call):
     code = (
         f"import sys; sys.modules[{package!r}] = None; "
-        "import torch, credibly as cr; from credibly.report import extras; "
+        "import torch, credibly as cr; from credibly import _extras; "
         "clf, x = cr.Classifier(lambda x: x), torch.randn(2, 3); "
         "p = cr.credibility(clf, x, gamma=1.0); " + call
     )

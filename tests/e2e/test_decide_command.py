@@ -65,7 +65,6 @@ def save_rules(known):
     labels = known.credence.argmax(1).where(torch.arange(60) % 5 > 0, torch.arange(60) % 3)
     cr.SelectiveClassifier.for_coverage(clf, known, 0.6).save("rule.json")
     cr.SelectiveClassifier.for_alpha(clf, known, 0.2).save("alpha.json")
-    cr.Judge.fit(clf, known, false_alarms=0.1, doubted=0.2).save("judge.json")
     cr.OutlierFlag.fit(clf, known, false_alarms=0.3).save("flag.json")
     cr.ConformalSets.fit(clf, known, labels, confidence=0.8).save("sets.json")
 
@@ -121,21 +120,6 @@ def test_a_selective_rule_answers_or_abstains(folder, new, capsys, rule, ending)
     assert f"abstains: score below {expected.threshold:.4g}" in said
 
 
-def test_a_judge_answers_what_is_to_be_trusted(folder, new, capsys):
-    frame = decided("judge.json", folder / "out.csv")
-    judge = cr.Judge.load("judge.json")
-    verdicts = judge.judge(new)
-    assert frame["verdict"].tolist() == [v.value for v in verdicts]
-    assert frame["accepted"].tolist() == [v is cr.Verdict.TRUST for v in verdicts]
-    trusted = frame[frame["accepted"]]
-    assert trusted["class"].tolist() == trusted["predicted"].tolist()
-    for name, score in zip(("score", "outlier_score", "tamper_score"), judge.scores, strict=True):
-        np.testing.assert_allclose(frame[name], score(new).numpy(), rtol=1e-14)
-    said = capsys.readouterr().out
-    assert "1 no profile: It could not be solved" in said
-    assert f"{verdicts.count(cr.Verdict.TRUST):>6} trust: No alarm" in said
-
-
 def test_a_flag_answers_what_is_not_flagged(folder, new):
     frame = decided("flag.json", folder / "out.parquet")
     flag = cr.OutlierFlag.load("flag.json")
@@ -178,7 +162,7 @@ def test_profiles_that_were_written_in_python_have_row_numbers(folder, new):
 
 def test_no_rows_are_no_error(folder, new, capsys):
     new[:0].to_parquet(folder / "none.parquet")
-    for rule in ("rule.json", "judge.json", "flag.json", "sets.json"):
+    for rule in ("rule.json", "flag.json", "sets.json"):
         out = folder / f"{rule}.parquet"
         assert credibly("decide", folder / "none.parquet", "--rule", rule, "--out", out) == 0
         assert len(read(out)) == 0
@@ -189,12 +173,12 @@ def test_a_finished_file_is_replaced_only_if_told(folder, capsys):
     out = folder / "out.csv"
     decided("rule.json", out)
     before = out.read_bytes()
-    assert credibly("decide", "new.parquet", "--rule", "judge.json", "--out", out) == 2
+    assert credibly("decide", "new.parquet", "--rule", "flag.json", "--out", out) == 2
     assert "exists already. Choose another name, or replace it with --overwrite" in (
         capsys.readouterr().err
     )
     assert out.read_bytes() == before
-    decided("judge.json", out, "--overwrite")
+    decided("flag.json", out, "--overwrite")
     assert [path.name for path in folder.iterdir()] == ["out.csv"]
 
 
@@ -222,7 +206,7 @@ def test_profiles_of_other_settings_are_refused_in_clear_words(folder, capsys, c
     arguments = [*SCORE, *(change or []), "--limit", "3", "--out", other]
     assert credibly("score", model, "known.csv", *arguments) == 0
     capsys.readouterr()
-    for rule in ("rule.json", "judge.json", "flag.json", "sets.json"):
+    for rule in ("rule.json", "flag.json", "sets.json"):
         assert credibly("decide", other, "--rule", rule, "--out", out) == 2
         assert_one_line(capsys, words)
     assert not out.exists()

@@ -2,13 +2,17 @@
 
 import json
 import re
+import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from credibly.errors import FileFormatError, InvalidArgumentError
+from credibly.io.run_folder import RunFolder
 from experiments import paper
 from experiments.paper import command, settings
 from experiments.paper.cache import Cache, Content, Stage, read
@@ -156,7 +160,36 @@ def test_a_damaged_file_is_computed_again_with_a_line(tmp_path, capsys, damage):
     assert again.tensors["x"].tolist() == [0, 1, 2, 3, 4, 5]
     assert cache.computed == ["one", "one", "one"]
     read(path, stage(1).key)
-    assert sorted(p.suffix for p in tmp_path.iterdir()) == [".safetensors"] * 2
+    assert sorted(p.suffix for p in tmp_path.iterdir()) == [".json"] + [".safetensors"] * 2
+
+
+def test_processes_that_share_a_folder_compute_a_stage_once(tmp_path):
+    def compute():
+        time.sleep(0.2)
+        return Content({"x": torch.arange(3.0)})
+
+    def work(cache):
+        found = cache.load(Stage("one", "a stage", 1, {}, (), compute))
+        assert found.tensors["x"].tolist() == [0, 1, 2]
+
+    caches = [Cache(tmp_path) for _ in range(3)]  # locks of files, so threads stand for processes
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(work, caches))
+    assert sorted(name for cache in caches for name in cache.computed) == ["one"]
+
+
+def test_a_cache_removes_what_a_killed_run_left_and_refuses_other_folders(tmp_path):
+    stage = Stage("one", "a stage", 1, {}, (), Content)
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
+                           capture_output=True, text=True, check=True).stdout.strip()  # fmt: skip
+    left = tmp_path / f"one-0123.safetensors.{ended}-1.tmp"
+    left.write_bytes(b"half")
+    Cache(tmp_path).load(stage)
+    assert not left.exists()
+    other = RunFolder(tmp_path / "study", kind="credibly.study")
+    other.begin({})
+    with pytest.raises(FileFormatError, match=r"its format is 'credibly\.study'"):
+        Cache(other.path).load(stage)
 
 
 def test_cost_counts_a_shared_stage_once(tmp_path):

@@ -58,3 +58,13 @@ def test_samples_0_65_no_nan_in_a_certificate_without_a_status():
     for name in ("objective", "feasibility", "slackness", "decrease", "stationarity"):
         values = getattr(profile.certificate, name)
         assert bool(values[profile.usable].isfinite().all()), name
+
+
+def test_guided_safetensors_8e3fc5dd_a_type_that_nobody_knows(tmp_path):
+    """Without a known width, no shape is too large for the file, and its rows cannot be counted."""
+    fields = {"dtype": "F28", "data_offsets": [0, 736], "shape": [2**63, 4, 23]}
+    text = json.dumps({"x": fields}).encode()
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(736))
+    with pytest.raises(cr.errors.FileFormatError, match=r"x\.safetensors.*F28"):
+        cr.open_source(path)

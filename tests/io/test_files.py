@@ -202,3 +202,48 @@ def test_other_formats_are_refused(tmp_path, text, words):
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(FileFormatError, match=words):
         read_json(tmp_path / "a.json", "k", 1)
+
+
+def test_tensors_stay_when_their_file_is_cut(tmp_path):
+    """Of a mapped file, the next look at the tensors would end the process."""
+    path = tmp_path / "x.safetensors"
+    save_tensors({"x": torch.arange(4096.0)}, path, metadata={"a": "b"})
+    tensors, metadata = load_tensors(path)
+    os.truncate(path, 0)
+    assert tensors["x"].sum() == 4095 * 2048
+    assert metadata == {"a": "b"}
+
+
+def test_tensors_come_in_the_order_of_their_names(tmp_path):
+    names = [f"{k:02d}" for k in range(40)]
+    save_tensors({name: torch.ones(1) for name in names}, tmp_path / "x", metadata={})
+    assert list(load_tensors(tmp_path / "x")[0]) == names
+
+
+@pytest.mark.parametrize("size", [0, 5, 40, 9000])
+@pytest.mark.parametrize("load", [load_tensors, load_metadata])
+def test_a_file_that_shrinks_after_it_was_opened_is_named(tmp_path, monkeypatch, *, size, load):
+    path = tmp_path / "x.safetensors"
+    save_tensors({"x": torch.arange(4096.0)}, path, metadata={"a": "b" * 100})
+    opened = Path.open
+
+    def shrink(self, *given, **how):
+        file = opened(self, *given, **how)
+        os.truncate(path, size)
+        return file
+
+    monkeypatch.setattr(Path, "open", shrink)
+    if load is load_metadata and size == 9000:  # its header is whole
+        assert load(path) == {"a": "b" * 100}
+        return
+    with pytest.raises(FileFormatError, match=r"x\.safetensors: not a readable safetensors file"):
+        load(path)
+
+
+@pytest.mark.parametrize("header", [b"[1]", b"{", b'{"__metadata__": 3}', b"\xff\xff", b"[" * 9999])
+@pytest.mark.parametrize("load", [load_tensors, load_metadata])
+def test_headers_that_are_none_are_named(tmp_path, header, load):
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(FileFormatError, match=r"x\.safetensors: not a readable safetensors file"):
+        load(path)

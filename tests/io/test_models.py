@@ -182,6 +182,31 @@ def test_weights_are_loaded(factory, tmp_path):
     assert loaded.fingerprint != cr.load_classifier(f"{factory}:make").fingerprint
 
 
+def test_tied_weights_need_one_name_in_the_file(tmp_path):
+    (tmp_path / "tied.py").write_text(
+        "import torch\n"
+        "def make():\n"
+        "    net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)).eval()\n"
+        "    net[1].weight = net[0].weight\n"
+        "    return net\n"
+    )
+    weight, path = torch.rand(3, 3), tmp_path / "w.safetensors"
+    biases = {"0.bias": torch.ones(3), "1.bias": torch.zeros(3)}
+
+    def load(**weights):
+        save_file({**biases, **{k[-1] + ".weight": v for k, v in weights.items()}}, path)
+        return cr.load_classifier(f"{tmp_path / 'tied.py'}:make", weights=path).classifier.net
+
+    for given in ({"w0": weight}, {"w1": weight}, {"w0": weight, "w1": weight.clone()}):
+        assert torch.equal(load(**given)[1].weight, weight)
+    with pytest.raises(
+        cr.errors.FileFormatError, match=r"0\.weight and 1\.weight differ in the file"
+    ):
+        load(w0=weight, w1=weight + 1)
+    with pytest.raises(cr.errors.FileFormatError, match=r"0\.weight is missing from the file"):
+        load()
+
+
 def missing(state):
     del state["last.bias"]
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import credibly as cr
-from credibly.model.switches import CUDNN, FAST_PATH, FUSED_ATTENTION, Switch
+from credibly.model.generators import CUDNN, FAST_PATH, FUSED_ATTENTION, Switch
 from tests.reference import models
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import credibly as cr
-from credibly.model.tables import column_names
+from credibly.model.batches import column_names
 
 TABLE = pd.DataFrame(
     np.random.default_rng(0).normal(size=(12, 4)) * [1.0, 10.0, 0.1, 3.0],

@@ -182,14 +182,16 @@ def test_files_that_are_something_else_are_refused(tmp_path):
         path.write_bytes(content)
         with pytest.raises(cr.errors.FileFormatError, match=r"x\.safetensors"):
             cr.Profile.load(path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(
+        cr.errors.FileFormatError, match=r"missing\.\w+: cannot be read \(No such file"
+    ):
         cr.Profile.load(tmp_path / "missing.safetensors")
     with pytest.raises(cr.errors.FileFormatError, match="a folder"):
         cr.Profile.load(tmp_path)
 
 
 def test_a_folder_that_is_missing_is_named(profile, tmp_path):
-    with pytest.raises(FileNotFoundError, match="make it first"):
+    with pytest.raises(cr.errors.OutputError, match=r"does not exist\. Make it first"):
         profile.save(tmp_path / "no" / "file.safetensors")
 
 
@@ -215,7 +217,7 @@ def test_parquet_is_not_written_under_other_names(profile, tmp_path):
         profile.to_parquet(tmp_path / "new.safetensors")
     assert "profile.save(" in caught.value.remedy
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(FileNotFoundError, match="make it first"):
+    with pytest.raises(cr.errors.OutputError, match=r"does not exist\. Make it first"):
         profile.to_parquet(tmp_path / "no" / "file.parquet")
 
 

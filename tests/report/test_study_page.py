@@ -9,8 +9,7 @@ import torch
 
 from credibly.decide.scores import SCORES
 from credibly.report import study_figures
-from credibly.report.study_page import study_page
-from credibly.report.study_tables import accuracies, findings, what_to_use
+from credibly.report.study_page import accuracies, findings, study_page, what_to_use
 from credibly.report.study_view import StudyView, aurc_of
 from credibly.report.tables import as_text, number, with_interval
 from credibly.study import Rows

@@ -8,9 +8,9 @@ import torch
 import credibly as cr
 from credibly.model.variable import Inputs
 from credibly.theory import Feasibility, solve_constrained
-from credibly.theory.constrained_problem import AugmentedProblem
 from credibly.theory.constrained_rounds import (
     _IDLE,
+    AugmentedProblem,
     Iterate,
     Rounds,
     first_penalty,

@@ -3,10 +3,10 @@ from .adaptive import ImplicitGradient as ImplicitGradient
 from .adaptive import Surrogate as Surrogate
 from .adaptive import Unrolled as Unrolled
 from .base import Attack as Attack
-from .inverse import InverseMap as InverseMap
 from .minimum_norm import minimum_norm_attacks as minimum_norm_attacks
 from .pgd import PGD as PGD
-from .rejection import RejectionAware as RejectionAware
+from .pgd import InverseMap as InverseMap
+from .pgd import RejectionAware as RejectionAware
 from .square import Square as Square
 from .system import Outcome as Outcome
 from .system import System as System

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from credibly._validation import choice, positive, real_number, require, whole
-from credibly.attacks.ball import Ball, Norm
-from credibly.attacks.box import Box, check_box, plain_box
+from credibly.attacks.ball import Ball, Box, Norm, check_box, plain_box
 from credibly.attacks.noise import sample_keys, with_stream
 from credibly.attacks.system import System, check_classes, choose, worst_verdict
 from credibly.model.bind import bind

@@ -1,8 +1,8 @@
 """Random numbers that belong to a sample: the same in any batch, chunk and device.
 
 Each number is a hash (SplitMix64) of the seed, the sample's own values, a stream and the feature.
-`profile/noise.py` instead seeds one generator per row of a profile: fine for a few directions on
-the CPU, but attacks draw at every step on the device, and a sample's row changes with the batch.
+`profile/certificate.py` instead seeds one generator per row of a profile: fine for a few directions
+on the CPU, but attacks draw at every step on the device, and a sample's row changes with the batch.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from credibly.profile.certificate import Certificate
 from credibly.profile.credibility import solved_profile
 from credibly.profile.profile import Profile, Settings
 from credibly.solve.base import Solver
-from credibly.solve.hybrid import Hybrid
+from credibly.solve.gradient_descent import Hybrid
 from credibly.solve.status import Status
 from credibly.types import CPU, Bounds, Labels
 

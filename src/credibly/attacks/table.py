@@ -11,7 +11,7 @@ from torch import Tensor
 
 from credibly._validation import require
 from credibly.attacks.base import Attack
-from credibly.attacks.rejection import RejectionAware
+from credibly.attacks.pgd import RejectionAware
 from credibly.attacks.system import System, choose, worst_verdict
 from credibly.model.classifier import Classifier
 from credibly.types import Labels

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from credibly._extras import load_extra
 from credibly._validation import require, whole
+from credibly.attacks.ball import Box, apart, ends, outer
 from credibly.attacks.base import SEE_DOCS, Attack, Task
-from credibly.attacks.box import Box, apart, ends, outer
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import differentiable, losses_only

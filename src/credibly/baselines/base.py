@@ -8,14 +8,14 @@ from typing import ClassVar
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.nn import functional
 
 from credibly._validation import chunk_size as check_chunk_size
 from credibly._validation import plain_tensor, require
 from credibly.model.bind import bind
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import FORWARD, ordinary, undisturbed
+from credibly.model.derivatives import FORWARD, logits_only, undisturbed
+from credibly.model.logits import class_logits, log_probabilities
 from credibly.model.losses import CrossEntropy
 from credibly.model.structure import Nested
 from credibly.model.variable import Variable
@@ -42,7 +42,7 @@ class Baseline(ABC):
             chunk_size: samples handled at a time.
         """
         check_chunk_size(chunk_size)
-        with undisturbed(bind(clf, x)) as variable:
+        with undisturbed(bind(clf, x).innermost) as variable:  # of all classes
             check_model(variable)
             x0 = variable.start
             found = torch.full((len(x0),), torch.nan, dtype=torch.float64, device=x0.device)
@@ -67,25 +67,7 @@ class LogitBaseline(Baseline):
         """Scores (n,) of logits (n, K), K >= 2, in float64; differentiable."""
 
     def of_chunk(self, variable: Variable, x: Tensor) -> Tensor:
-        return self.of_logits(class_logits(variable, logits_at(variable, x)))
-
-
-def logits_at(variable: Variable, x: Tensor) -> Tensor:
-    """Outputs (n, m) as the model gives them: one forward."""
-    with torch.inference_mode(False), torch.no_grad():
-        return variable.logits(ordinary(x))
-
-
-def class_logits(variable: Variable, outputs: Tensor) -> Tensor:
-    """One logit per class (n, K) in float64; the one of a binary head becomes two, around zero.
-
-    With 0 and z instead, the largest logit and the energy would depend on which class is second.
-    """
-    outputs = outputs.double()
-    if outputs.shape[1] > 1:
-        return outputs
-    both = variable.loss.two_classes(outputs)
-    return both - both.mean(1, keepdim=True)
+        return self.of_logits(class_logits(variable.loss, logits_only(variable, x)))
 
 
 def as_logits(logits: Tensor | ArrayLike) -> Tensor:
@@ -101,25 +83,10 @@ def as_logits(logits: Tensor | ArrayLike) -> Tensor:
     return found.double()
 
 
-def log_odds(logits: Tensor) -> Tensor:
-    """log(p1 / (1 - p1)) of the largest probability (n,): the same order, without saturation."""
-    best, index = logits.max(1, keepdim=True)
-    return best.squeeze(1) - logits.scatter(1, index, -torch.inf).logsumexp(1)
-
-
-def log_probabilities(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Log p and log(1 - p) (n, K), both to full precision also where p is almost 1."""
-    odds, best = log_odds(logits).unsqueeze(1), logits.argmax(1, keepdim=True)
-    log_p = functional.log_softmax(logits, dim=1).scatter(1, best, functional.logsigmoid(odds))
-    # all but the largest are at most a half
-    small = log_p.scatter(1, best, -torch.inf).exp()
-    return log_p, torch.log1p(-small).scatter(1, best, functional.logsigmoid(-odds))
-
-
 def class_losses(variable: Variable, outputs: Tensor) -> Tensor:
     """Losses (n, K) of outputs (n, m) in float64; small cross-entropies do not round to 0."""
     if isinstance(variable.loss, CrossEntropy):
-        return -log_probabilities(class_logits(variable, outputs))[0]
+        return -log_probabilities(class_logits(variable.loss, outputs))[0]
     return variable.losses_of(outputs.double())
 
 

@@ -21,8 +21,15 @@ from credibly.baselines.base import Baseline, LogitBaseline
 from credibly.baselines.logit_baselines import Doctor, TemperatureScaled
 from credibly.errors import ModelError
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import BACKWARD, FORWARD, AnyVariable, output_gradient
+from credibly.model.derivatives import (
+    BACKWARD,
+    FORWARD,
+    AnyVariable,
+    logits_only,
+    output_gradient,
+)
 from credibly.model.generators import seeded_generators
+from credibly.model.logits import class_logits, log_odds
 from credibly.model.structure import Nested
 from credibly.model.substitute import Parts
 from credibly.model.variable import Variable
@@ -78,7 +85,7 @@ class DoctorWithStep(Baseline):
 
 def _after_step(variable: Variable, x: Tensor, score: LogitBaseline, step: float) -> Tensor:
     """The score after a step along the sign of its own gradient by the input."""
-    slope = output_gradient(variable, x, lambda z: score.of_logits(base.class_logits(variable, z)))
+    slope = output_gradient(variable, x, lambda z: score.of_logits(class_logits(variable.loss, z)))
     return score.of_chunk(variable, x + step * slope.sign())
 
 
@@ -101,10 +108,10 @@ class MonteCarloDropout(Baseline):
     def of_chunk(self, variable: Variable, x: Tensor) -> Tensor:
         with seeded_generators(int(self.seed), x.device), dropping_out(variable) as random:
             runs = [
-                base.class_logits(random, base.logits_at(random, x)).log_softmax(1)
+                class_logits(random.loss, logits_only(random, x)).log_softmax(1)
                 for _ in range(self.samples)
             ]
-        return base.log_odds(torch.stack(runs).logsumexp(0))
+        return log_odds(torch.stack(runs).logsumexp(0))
 
     def passes(self, classes: int) -> float:  # noqa: ARG002
         return FORWARD * self.samples
@@ -145,14 +152,14 @@ class NoiseVote(Baseline):
         check_seed(self.seed)
 
     def of_chunk(self, variable: Variable, x: Tensor) -> Tensor:
-        predicted = base.class_logits(variable, base.logits_at(variable, x)).argmax(1)
+        predicted = class_logits(variable.loss, logits_only(variable, x)).argmax(1)
         generator = torch.Generator().manual_seed(int(self.seed))
         agreed = torch.zeros(len(x), dtype=torch.float64, device=x.device)
         for _ in range(self.votes):
             noise = torch.randn(x.shape[1:], generator=generator, dtype=torch.float64, device=CPU)
             moved = x + self.sigma * noise.to(x)
             agreed += (
-                base.class_logits(variable, base.logits_at(variable, moved)).argmax(1) == predicted
+                class_logits(variable.loss, logits_only(variable, moved)).argmax(1) == predicted
             )
         return agreed / self.votes
 
@@ -175,11 +182,11 @@ class _OneStep(Baseline):
         weights = resolve_weights(here, gamma=self.gamma, weights=None)
         moved = self.move(FitRiskProblem(here, weights, here.limits(None)), x)
         kept = (
-            base.class_losses(variable, base.logits_at(variable, x)).argmin(1)
+            base.class_losses(variable, logits_only(variable, x)).argmin(1)
             if self.keep_class
             else None
         )
-        return base.log_ratio(base.class_losses(variable, base.logits_at(variable, moved)), kept)
+        return base.log_ratio(base.class_losses(variable, logits_only(variable, moved)), kept)
 
     @abstractmethod
     def move(self, problem: FitRiskProblem, x: Tensor) -> Tensor:

@@ -13,8 +13,10 @@ from torch import Tensor
 from credibly._validation import choice, positive, require, whole
 from credibly._validation import labels as check_labels
 from credibly.baselines import base
-from credibly.baselines.base import LogitBaseline, as_logits, log_odds, log_probabilities
+from credibly.baselines.base import LogitBaseline, as_logits
 from credibly.decide.scores import over_p_norm
+from credibly.model.derivatives import logits_only
+from credibly.model.logits import log_odds, log_probabilities
 from credibly.model.variable import Variable
 from credibly.types import Labels
 
@@ -205,7 +207,7 @@ class CredenceRatio(LogitBaseline):
         return base.log_ratio(-log_probabilities(as_logits(logits))[0])
 
     def of_chunk(self, variable: Variable, x: Tensor) -> Tensor:
-        return base.log_ratio(base.class_losses(variable, base.logits_at(variable, x)))
+        return base.log_ratio(base.class_losses(variable, logits_only(variable, x)))
 
 
 def _slope(logits: Tensor, labels: Tensor, beta: float) -> float:

@@ -1,16 +1,26 @@
-"""The summary of a run over many rows."""
+"""The summaries of runs over many rows."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
+from credibly.decide.judgement import in_lines
+from credibly.decide.verdict import Verdict
 from credibly.solve.status import Status
-from credibly.types import CPU, shortest_repr
+from credibly.types import shortest_repr
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 OUTSIDE = "outside bounds"
 """Status of a row that breaks the bounds itself; its profile is NaN."""
@@ -21,6 +31,9 @@ FAILED = "model failed"
 UNREADABLE = "unreadable file"
 """Status of a row whose file cannot be read; its profile is NaN."""
 
+JUDGED = "judged"
+"""Status of a row with a verdict."""
+
 _SOLVED = [status.label for status in Status if status.usable]
 
 _ADVICE = {status.label: status.advice for status in Status} | {
@@ -28,6 +41,15 @@ _ADVICE = {status.label: status.advice for status in Status} | {
     FAILED: "The model raised an exception on this row; its profile is NaN.",
     UNREADABLE: "The file could not be read as an image (damaged, cut short, or of a kind that "
     "Pillow does not know); its profile is NaN. Its path is the id: replace or remove the file.",
+}
+
+
+_UNUSABLE = {
+    Status.NON_FINITE_INPUT.label: "it holds NaN or infinity",
+    Status.NON_FINITE_MODEL.label: "the model gives NaN or infinity for it",
+    OUTSIDE: "a value lies outside the bounds of the model's space",
+    FAILED: "the model raised an exception on it",
+    UNREADABLE: "the file could not be read as an image; its path is the id",
 }
 
 
@@ -64,8 +86,6 @@ class ScoreReport:
         """Return a few lines to print."""
         gamma = None if self.gamma is None else shortest_repr(self.gamma)
         weights = "weights per class" if gamma is None else f"gamma {gamma}"
-        fresh = max(self.rows - self.resumed, 0)
-        speed = f", {fresh / self.seconds:.3g} rows/s" if fresh and self.seconds > 0 else ""
         lines = [f"{self.rows} rows in {self.path}, {weights}"]
         for name, count in sorted(self.statuses.items(), key=lambda pair: -pair[1]):
             lines.append(f"  {count:>6} {name}: {_ADVICE[name]}")
@@ -73,30 +93,120 @@ class ScoreReport:
             median, most = self.distances
             lines.append(f"  class unchanged by the trade-off: {self.unchanged:.1%}")
             lines.append(f"  distance |x+ - x0|: median {median:.4g}, most {most:.4g}")
-        kept = f"; {self.resumed} rows were finished before" if self.resumed else ""
-        return "\n".join([*lines, f"  {self.seconds:.1f} s{speed}{kept}"])
+        return "\n".join([*lines, _pace(self.rows, self.resumed, self.seconds)])
+
+
+@dataclass(frozen=True)
+class JudgeReport:
+    """The summary of a run of `judge_file`.
+
+    Attributes:
+        path: the Parquet file.
+        rows: how many it has.
+        resumed: rows that an earlier, interrupted run had finished.
+        verdicts: how many rows got which verdict.
+        statuses: how many rows were judged, or why they were not.
+        cost: mean passes per row; a forward alone is a third.
+        seconds: time of this run.
+        shares_right: share of ordinary inputs of each verdict whose class is right, if known.
+    """
+
+    path: Path
+    rows: int
+    resumed: int
+    verdicts: dict[str, int]
+    statuses: dict[str, int]
+    cost: float
+    seconds: float
+    shares_right: dict[str, float]
+
+    @property
+    def has_verdicts(self) -> bool:
+        """Whether any row could be judged."""
+        return JUDGED in self.statuses
+
+    def summary(self) -> str:
+        """Return a few lines to print."""
+        counts = {verdict: self.verdicts.get(verdict.value, 0) for verdict in Verdict}
+        lines = [f"{self.rows} rows in {self.path}, {self.cost:.2f} passes each"]
+        lines += in_lines(counts, self.shares_right)
+        for name, why in _UNUSABLE.items():
+            if name in self.statuses:
+                lines.append(f"         {self.statuses[name]} {name}: {why}")
+        return "\n".join([*lines, _pace(self.rows, self.resumed, self.seconds)])
+
+
+def _pace(rows: int, resumed: int, seconds: float) -> str:
+    """How long a run took, in words."""
+    fresh = max(rows - resumed, 0)
+    speed = f", {fresh / seconds:.3g} rows/s" if fresh and seconds > 0 else ""
+    kept = f"; {resumed} rows were finished before" if resumed else ""
+    return f"  {seconds:.1f} s{speed}{kept}"
+
+
+def read_verdicts(path: Path, *, resumed: int, seconds: float) -> JudgeReport:
+    """Make the report of a finished file, in memory that does not grow with its rows."""
+    from pyarrow import parquet
+
+    verdicts, statuses, passes = Counter[str](), Counter[str](), 0.0
+    with parquet.ParquetFile(path) as file:
+        facts = json.loads(file.schema_arrow.metadata[b"judge"])
+        for frame in _frames(file, ["verdict", "status", "passes"]):
+            verdicts.update(frame["verdict"])
+            statuses.update(frame["status"])
+            passes += float(frame["passes"].sum())
+    rows, right = verdicts.total(), dict(facts["shares_right"])
+    cost = passes / rows
+    return JudgeReport(path, rows, resumed, dict(verdicts), dict(statuses), cost, seconds, right)
 
 
 def read_report(path: Path, *, resumed: int, seconds: float) -> ScoreReport:
-    """Make the report of a finished file."""
+    """Make the report of a finished file, in memory that does not grow with its rows."""
     from pyarrow import parquet
 
-    kept, statuses = 0, Counter[str]()
-    risks = [torch.empty(0, dtype=torch.float64, device=CPU)]
-    columns = ["status", "predicted", "most_credible", "risk"]
+    kept, most, statuses = 0, 0.0, Counter[str]()
     with parquet.ParquetFile(path) as file:
         settings = json.loads(file.schema_arrow.metadata[b"settings"])
-        for batch in file.iter_batches(batch_size=4096, columns=columns):
-            frame = batch.to_pandas()
+        for frame in _frames(file, ["status", "predicted", "most_credible", "risk"]):
             statuses.update(frame["status"])
             solved = frame[frame["status"].isin(_SOLVED)]
             kept += int((solved["predicted"] == solved["most_credible"]).sum())
-            risks.append(torch.from_numpy(solved["risk"].to_numpy("float64", copy=True)))
-    distance, rows = torch.cat(risks).sqrt(), statuses.total()
-    report = ScoreReport(
-        path, rows, resumed, dict(statuses), settings["resolved"]["gamma"], seconds
-    )
-    if not len(distance):
-        return report
-    far = float(distance.median()), float(distance.max())
-    return replace(report, unchanged=kept / len(distance), distances=far)
+            most = max(most, float(solved["risk"].max()) if len(solved) else 0.0)
+        solved_rows = sum(statuses[label] for label in _SOLVED)
+        gamma = settings["resolved"]["gamma"]
+        report = ScoreReport(path, statuses.total(), resumed, dict(statuses), gamma, seconds)
+        if not solved_rows:
+            return report
+        median = lower_median(partial(_risks, file), solved_rows)
+    far = math.sqrt(median), math.sqrt(most)
+    return replace(report, unchanged=kept / solved_rows, distances=far)
+
+
+def _frames(file: Any, columns: list[str]) -> Iterator[pd.DataFrame]:
+    for batch in file.iter_batches(batch_size=4096, columns=columns):
+        yield batch.to_pandas()
+
+
+def _risks(file: Any) -> Iterator[NDArray[np.float64]]:
+    for frame in _frames(file, ["status", "risk"]):
+        yield frame["risk"][frame["status"].isin(_SOLVED)].to_numpy("float64", copy=True)
+
+
+def lower_median(read: Callable[[], Iterable[NDArray[np.float64]]], count: int) -> float:
+    """Return the median of `count` numbers >= 0, which `read` gives in pieces, four times.
+
+    Such numbers are in the order of their bits, so each pass settles 16 bits of the median by
+    counting: exact, and in the same memory for any count.
+    """
+    rank, known = (count - 1) // 2, 0
+    for shift in (48, 32, 16, 0):
+        counts = np.zeros(1 << 16, dtype=np.int64)
+        for values in read():
+            bits = (values + 0.0).view(np.uint64) >> np.uint64(shift)  # + 0.0: without minus zero
+            fits = bits[bits >> np.uint64(16) == known]
+            counts += np.bincount((fits & np.uint64(0xFFFF)).astype(np.int64), minlength=1 << 16)
+        below = counts.cumsum()
+        digit = int(np.searchsorted(below, rank, side="right"))
+        rank -= int(below[digit] - counts[digit])
+        known = known << 16 | digit
+    return float(np.array(known, dtype=np.uint64).view(np.float64))

@@ -5,23 +5,52 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from credibly._extras import require_table_extra
 from credibly.errors import FileFormatError, OutputError
 from credibly.io.files import read_json, writing
 from credibly.io.fingerprints import digest_of_file
 from credibly.io.run_folder import RunFolder, as_json
-from credibly.io.tables import require_table_extra
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMAT, FORMAT_VERSION = "credibly.score", 1
-RECORD = "credibly.score-part"
-NAME_A_FILE = "Name a file, such as profiles.parquet."
+GROUP = 1 << 20
+"""Bytes of rows that are written together; a larger shard is written alone."""
+
 _MERGED = "part-merged.parquet"
+
+_WORDS = frozenset({"predicted", "most_credible", "verdict", "class", "reason", "status"})
+"""Columns of words, whatever is in them."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """The kind of file that a run ends with.
+
+    Attributes:
+        name: what the metadata of the file and the manifest call it.
+        example: a name for such a file, for messages.
+        writing: options of the writer of Parquet.
+        version: of the format.
+    """
+
+    name: str
+    example: str
+    writing: Mapping[str, Any] = field(default_factory=dict)
+    version: int = 1
+
+    @property
+    def remedy(self) -> str:
+        """What to do where the output is not a file."""
+        return f"Name a file, such as {self.example}."
+
+
+PROFILES = Format("credibly.score", "profiles.parquet")
 
 
 class DamagedShardError(Exception):
@@ -35,17 +64,17 @@ class Shards(RunFolder):
     fits counts as missing: it is damaged, in the place of another, or of another run.
     """
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, kind: Format = PROFILES) -> None:
         if not out.name:  # '.' and '/'
-            raise OutputError(f"{out} is a folder", remedy=NAME_A_FILE)
+            raise OutputError(f"{out} is a folder", remedy=kind.remedy)
         super().__init__(
             out.with_name(f"{out.name}.parts"),
-            kind=FORMAT,
-            version=FORMAT_VERSION,
+            kind=kind.name,
+            version=kind.version,
             parts=("part-*.parquet", "part-*.json"),
             restart="drop its rows with resume=False (--restart)",
         )
-        self.out = out
+        self.out, self.format = out, kind
 
     def missing(self, sizes: Sequence[int]) -> list[int]:
         """Return the numbers of the shards to solve, of which `sizes` are the rows."""
@@ -67,8 +96,8 @@ class Shards(RunFolder):
         table, content = pa.concat_tables(tables), io.BytesIO()
         parquet.write_table(table, content)
         record = {
-            "format": RECORD,
-            "format_version": FORMAT_VERSION,
+            "format": f"{self.format.name}-part",
+            "format_version": self.format.version,
             "part": number,
             "first": first,
             "rows": table.num_rows,
@@ -81,7 +110,7 @@ class Shards(RunFolder):
             place.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
 
     def merge(self, count: int) -> None:
-        """Join all shards into the output, one at a time.
+        """Join all shards into the output, a few at a time.
 
         The manifest becomes the metadata `settings` of the output. The bytes that are joined are
         those that were verified; a shard that is damaged raises `DamagedShardError`.
@@ -90,17 +119,18 @@ class Shards(RunFolder):
 
         table = self._read(0)
         metadata = {
-            **(table.schema.metadata or {}),  # the settings of the profiles
-            b"format": FORMAT.encode(),
-            b"format_version": str(FORMAT_VERSION).encode(),
+            **(table.schema.metadata or {}),  # what the chunks say of themselves
+            b"format": self.format.name.encode(),
+            b"format_version": str(self.format.version).encode(),
             b"settings": self.manifest.read_bytes(),
         }
+        schema = table.schema.with_metadata(metadata)
         with (
             self.write(_MERGED) as place,
-            parquet.ParquetWriter(place, table.schema.with_metadata(metadata)) as writer,
+            parquet.ParquetWriter(place, schema, **self.format.writing) as writer,
         ):
-            for number in range(count):
-                writer.write_table(self._read(number).replace_schema_metadata(metadata))
+            for joined in self._groups(count):
+                writer.write_table(joined.replace_schema_metadata(metadata))
         with writing(self.out):
             self.part(_MERGED).replace(self.out)
 
@@ -116,6 +146,29 @@ class Shards(RunFolder):
         except Exception:  # noqa: BLE001  # a file of somebody else may hold anything
             return False
 
+    def kind_of_others(self) -> str | None:
+        """Return the format of the manifest, if it is that of another kind of run."""
+        try:
+            found = json.loads(self.manifest.read_text("utf-8"))["format"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return None if found == self.format.name else str(found)
+
+    def _groups(self, count: int) -> Iterator[Any]:
+        """Read the shards in order, joined to tables of about `GROUP` bytes.
+
+        Each becomes a row group. What Parquet notes of every row group is held until the end: one
+        per shard would take 24 MB for a million rows.
+        """
+        import pyarrow as pa
+
+        tables: list[Any] = []
+        for number in range(count):
+            tables.append(self._read(number))
+            if number + 1 == count or sum(table.nbytes for table in tables) >= GROUP:
+                yield pa.concat_tables(tables)
+                tables = []
+
     def _read(self, number: int) -> Any:
         import pyarrow as pa
         from pyarrow import parquet
@@ -130,7 +183,8 @@ class Shards(RunFolder):
     def _verify(self, number: int, content: bytes, expected: Mapping[str, Any]) -> None:
         """Compare a shard with its record, and the record with what is expected."""
         try:
-            record = read_json(self.part(_record(number)), RECORD, FORMAT_VERSION)
+            kind, version = f"{self.format.name}-part", self.format.version
+            record = read_json(self.part(_record(number)), kind, version)
         except FileFormatError as error:
             raise DamagedShardError from error
         digest = hashlib.sha256(content).hexdigest()
@@ -154,9 +208,9 @@ def _record(number: int) -> str:
 def as_table(ids: list[Any], frame: pd.DataFrame, id_type: str) -> Any:
     """Return the rows of a chunk as an Arrow table whose types do not depend on the values."""
     pa = require_table_extra()
-    words = ("predicted", "most_credible", "status")
     arrays = [pa.array(ids, pa.int64() if id_type == "int64" else pa.string())]
     for name in frame.columns:
-        kind = pa.string() if name in words else pa.from_numpy_dtype(frame[name].dtype)
-        arrays.append(pa.array(frame[name], kind, from_pandas=name in words))
+        text = name in _WORDS or name.startswith("class.")  # names of the classes that were kept
+        kind = pa.string() if text else pa.from_numpy_dtype(frame[name].dtype)
+        arrays.append(pa.array(frame[name], kind, from_pandas=text))
     return pa.Table.from_arrays(arrays, names=["id", *frame.columns])

@@ -13,7 +13,9 @@ from credibly.cli.decide import decide
 from credibly.cli.demo import demo
 from credibly.cli.env import env
 from credibly.cli.evaluate import evaluate
+from credibly.cli.fit import fit
 from credibly.cli.inspect import inspect
+from credibly.cli.judge import judge
 from credibly.cli.options import as_options
 from credibly.cli.sample import sample
 from credibly.cli.score import score
@@ -58,7 +60,7 @@ app = _App(
     cls=_Group,
     pretty_exceptions_enable=False,
 )
-for command in (demo, sample, inspect, score, decide, evaluate, env):
+for command in (demo, sample, inspect, fit, judge, score, decide, evaluate, env):
     app.command(cls=_Command)(command)
 
 

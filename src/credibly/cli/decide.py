@@ -29,9 +29,7 @@ def decide(
     *,
     rule: Annotated[
         Path,
-        typer.Option(
-            help="JSON file of a SelectiveClassifier, Judge, OutlierFlag or ConformalSets."
-        ),
+        typer.Option(help="JSON file of a SelectiveClassifier, OutlierFlag or ConformalSets."),
     ],
     out: Annotated[Path, typer.Option(help="The .csv or .parquet file to write.")],
     overwrite: Annotated[
@@ -48,7 +46,7 @@ def decide(
         profile = Profile.from_parquet(profiles)
         ids, statuses = _ids_and_statuses(profiles)
         found = loaded.answers(profile)
-    names = [profile.class_name(k) for k in range(profile.credence.shape[1])]
+    names = [profile.class_name(k) for k in range(profile.class_count)]
     columns = _columns(found, names, ids.to_pylist(), statuses)
     from credibly.io.files import whole_file  # it loads torch
 
@@ -130,7 +128,7 @@ def _as_table(columns: Columns, ids: Any, metadata: dict[str, str]) -> Any:
         "id": ids, "class_number": pa.int64(), "accepted": pa.bool_(), "flagged": pa.bool_(),
         "set": pa.list_(pa.string()), "set_size": pa.int64(),
     }  # fmt: skip
-    words = ("predicted", "class", "verdict", "status")
+    words = ("predicted", "class", "status")
     schema = pa.schema(
         [
             (name, kinds.get(name, pa.string() if name in words else pa.float64()))

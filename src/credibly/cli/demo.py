@@ -11,6 +11,8 @@ import typer
 from credibly.cli.console import print_table, print_text, show_progress
 
 if TYPE_CHECKING:
+    from credibly.data.sample import Sample
+    from credibly.report.demo_judge import JudgeDemo
     from credibly.report.demo_page import DemoResults
 
 GAMMAS = (100.0, 200.0, 400.0)
@@ -29,17 +31,23 @@ def demo(
         bool, typer.Option("--pictures", help="Also write each figure as a PNG file.")
     ] = False,
 ) -> None:
-    """Solve profiles of 1000 embedded images and write a page about them."""
-    from credibly.report.extras import require_report_extra
+    """Judge the embedded images and others, solve profiles, and write a page about them."""
+    from credibly._extras import require_report_extra
 
     require_report_extra()
-    from credibly.report import demo_page
+    from credibly.data.sample import load_sample
+    from credibly.report import demo_judge, demo_page
 
+    print_text("A Judge of a small residual network, fitted on 400 images of clothes.\n")
+    sample = load_sample()
+    judged = demo_judge.judge_images(sample)
+    print_text(judged.judge.summary() + "\n")
+    print_table(demo_judge.verdicts_table(judged))
     print_text(
-        f"Solving credibility profiles of {images} Fashion-MNIST test images "
-        "on a small residual network, for three values of gamma.\n"
+        f"\nSolving credibility profiles of {images} Fashion-MNIST test images for three values of "
+        "gamma.\n"
     )
-    results = _solve(images)
+    results = _solve(sample, images, judged)
     print_table(demo_page.coverage_table(results))
     print_text(f"{demo_page.NOTE}\n")
     print_table(demo_page.extremes_table(results))
@@ -50,15 +58,13 @@ def demo(
     print_text(f"\nPage: {page}  (open it in a browser; it needs no other file)")
 
 
-def _solve(images: int) -> DemoResults:
+def _solve(sample: Sample, images: int, judged: JudgeDemo) -> DemoResults:
     import torch
 
-    from credibly.data.sample import load_sample
     from credibly.model.classifier import Classifier
     from credibly.profile.credibility import credibility
     from credibly.report.demo_page import DemoResults
 
-    sample = load_sample()
     clf = Classifier(sample.net, classes=sample.classes)
     x, profiles, seconds = sample.images[:images], {}, {}
     for gamma in GAMMAS:
@@ -68,7 +74,7 @@ def _solve(images: int) -> DemoResults:
             seconds[gamma] = time.perf_counter() - start
     return DemoResults(
         profiles, MAIN, sample.labels[:images], seconds, sample.test_accuracy,
-        torch.get_num_threads(),
+        torch.get_num_threads(), judged,
     )  # fmt: skip
 
 

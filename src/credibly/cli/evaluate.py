@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,13 +9,12 @@ import typer
 
 from credibly.cli import options as o
 from credibly.cli.console import print_table, print_text, resumable
-from credibly.cli.spread import spread
 from credibly.errors import FileFormatError, OutputError
 
 FEWEST_RESAMPLES = 100
 
 
-@spread()
+@o.spread
 def evaluate(
     model: o.Model,
     data: Annotated[Path, typer.Argument(help="File or folder of ordinary inputs.")],
@@ -48,25 +46,20 @@ def evaluate(
     of_data: o.DataOptions,
 ) -> None:
     """Compare scores of trust for a model; an interrupted run continues when started again."""
+    from credibly._extras import require_report_extra
     from credibly.cli import evaluation
-    from credibly.io.labels import label_place, raw_labels
-    from credibly.report.extras import require_report_extra
-    from credibly.solve.hybrid import Hybrid
+    from credibly.cli.labels import LabelPlace
+    from credibly.solve.gradient_descent import Hybrid
     from credibly.study.study import Study
 
     require_report_extra()
     _check(data, out, resamples)
-    place = label_place(labels, data)
-    raw_labels(*place)  # errors in the labels are reported first
-    own = [place[1]] if place[0] == data and place[1] else []
-    unlabelled = (
-        replace(of_data, drop=[*(of_data.drop or []), *own]) if o.is_table(data) else of_data
-    )
+    place = LabelPlace.find(labels, data, of_data)
     with o.plain_warnings(), resumable():
         loaded = of_model.load(model)
         clf = loaded.classifier
-        ordinary = evaluation.read_inputs(data, unlabelled, clf)
-        y, count = evaluation.read_classes(clf, ordinary, place, limited=of_data.limit is not None)
+        ordinary = evaluation.read_inputs(data, place.how, clf)
+        y, count = evaluation.read_classes(clf, ordinary, place)
         sets = evaluation.attacked_sets(clf, ordinary.x, y, attack or (), bounds)
         foreign = [
             evaluation.read_inputs(path, o.without_id(of_data, path), clf)

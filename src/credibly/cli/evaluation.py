@@ -12,26 +12,25 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
+from credibly._extras import require_table_extra
 from credibly._validation import require
 from credibly.attacks.ball import Norm
 from credibly.attacks.pgd import PGD
 from credibly.baselines import LogitBaseline, all_baselines
+from credibly.batch.rows import naming_columns
 from credibly.cli import options as o
 from credibly.cli.console import print_line, show_progress
+from credibly.cli.labels import LabelPlace
 from credibly.errors import CrediblyWarning, FileFormatError
-from credibly.io.columns import naming_columns
 from credibly.io.files import whole_file
 from credibly.io.fingerprints import digest_of_tensor
-from credibly.io.labels import read_labels
 from credibly.io.models import LoadedClassifier
 from credibly.io.run_folder import RunFolder
 from credibly.io.source import Ids
-from credibly.io.tables import require_table_extra
 from credibly.model.bind import bind
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
-from credibly.report import study_tables
-from credibly.report.study_page import study_page
+from credibly.report.study_page import accuracies, findings, study_page, what_to_use
 from credibly.report.study_view import StudyView
 from credibly.report.tables import Table
 from credibly.study import InputSet, Study
@@ -68,24 +67,14 @@ def read_inputs(path: Path, how: o.DataOptions, clf: Classifier) -> LoadedInputs
     return LoadedInputs(name, x.to(device=clf.device, dtype=clf.dtype), facts, ids)
 
 
-def read_classes(
-    clf: Classifier, ordinary: LoadedInputs, place: tuple[Path, str | None], *, limited: bool
-) -> tuple[Tensor, int]:
+def read_classes(clf: Classifier, ordinary: LoadedInputs, place: LabelPlace) -> tuple[Tensor, int]:
     """True classes of the rows, and how many classes the model has."""
     few = bind(clf, ordinary.x[:2])
     with naming_columns(ordinary.facts.get("columns")):
         check_model(few)
     with torch.no_grad():
         count = few.losses(few.start).shape[1]
-    labels, rows = read_labels(*place, classes=clf.classes or count), len(ordinary.x)
-    require(
-        len(labels) == rows or (limited and len(labels) > rows),
-        "labels",
-        f"{rows}, one for each row of the data",
-        f"{len(labels)} in {place[0].name}",
-        "They belong to the rows in order; --limit uses the first of both.",
-    )
-    return labels[:rows], count
+    return place.read(clf, len(ordinary.x), lambda: count), count
 
 
 def attacked_sets(
@@ -234,8 +223,8 @@ class EvaluationRun:
             with whole_file(out / "index.html") as place:
                 place.write_text(study_page(result), encoding="utf-8")
         view = StudyView(result)
-        tables = [study_tables.what_to_use(view), study_tables.accuracies(view)]
-        return study_tables.findings(view), tables
+        tables = [what_to_use(view), accuracies(view)]
+        return findings(view), tables
 
     def _ids(self) -> dict[str, Ids] | None:
         """The ids of the rows of every set, if a column names them."""

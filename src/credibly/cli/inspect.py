@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from credibly.cli import options as o
 from credibly.cli.console import duration, print_table, print_text
-from credibly.cli.spread import spread
 from credibly.errors import CrediblyWarning, ModelError
 from credibly.report.tables import Table
 
@@ -25,7 +24,7 @@ TRIED = 16  # rows that are solved to estimate passes and time
 LEAST_OF_BYTES = {3: 16.0, 4: 1.5}  # by dimensions; above it values are hardly in [0, 1]
 
 
-@spread()
+@o.spread
 def inspect(
     model: o.Model,
     data: o.MaybeData = None,
@@ -36,7 +35,7 @@ def inspect(
     of_data: o.DataOptions,
 ) -> None:
     """Describe MODEL; with DATA, check the model on it and estimate the cost of `score`."""
-    from credibly.batch.chunks import AUTO_ROWS
+    from credibly.batch.rows import AUTO_ROWS
 
     with o.plain_warnings() as shown:
         loaded = of_model.load(model)
@@ -96,7 +95,7 @@ def _mode(clf: Classifier, net: Any) -> str:
 
 def _about_data(clf: Classifier, source: Source, ids: list[Any], x: Tensor) -> dict[str, object]:
     """Also the order of columns and the range of values, which can be wrong without an error."""
-    from credibly.model.tables import column_names
+    from credibly.model.batches import column_names
 
     facts = {**source.describe(), "first ids": ids, "fingerprint": source.fingerprint()}
     if "columns" in source.options():
@@ -113,13 +112,12 @@ def _about_data(clf: Classifier, source: Source, ids: list[Any], x: Tensor) -> d
 
 def _warn_of_spreads(clf: Classifier, x: Tensor) -> None:
     """Warn of unlike units also for a model that does not say that it takes columns."""
-    from credibly.model.frames import unlike_spreads
-    from credibly.model.tables import describe_units
+    from credibly.model.batches import unlike_spreads
 
     plain = clf.module is None and (clf.space is None or clf.space.is_plain)
-    unlike = unlike_spreads(x) if x.dim() == 2 and plain else None
-    if unlike is not None:
-        _warn(describe_units(*unlike))
+    said = unlike_spreads(x) if x.dim() == 2 and plain else None
+    if said is not None:
+        _warn(said)
 
 
 def _warn(text: str) -> None:

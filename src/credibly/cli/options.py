@@ -1,15 +1,17 @@
-"""Options that commands share, and messages in terms of options."""
+"""Options that commands share, written once as dataclasses, and messages in terms of options."""
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -53,6 +55,8 @@ Effort = Annotated[
     ),
 ]
 ChunkSize = Annotated[int, typer.Option(min=1, help="Rows solved at a time.")]
+ShardSize = Annotated[int, typer.Option(min=1, help="Rows per part of the output.")]
+Restart = Annotated[bool, typer.Option("--restart", help="Drop an interrupted run.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a finished output.")]
 
 
@@ -207,6 +211,10 @@ _IN_PYTHON = {
     "outputs='probabilities'": "--outputs probabilities",
     "gamma='auto'": "--gamma auto",
     "Convert both: net.float() and x.float()": "Pass --dtype float32",
+    "`net`: expected": "MODEL: expected",
+    "`ordinary`: expected": "ORDINARY: expected",
+    "`source`: expected": "DATA: expected",
+    "leave error_rate out": "leave out --error-rate",
 }
 
 _BOTH = re.compile(
@@ -247,3 +255,39 @@ def plain_warnings() -> Iterator[list[str]]:
         warnings.simplefilter("once", CrediblyWarning)
         warnings.showwarning = show
         yield shown
+
+
+Command = Callable[..., None]
+
+
+def spread(command: Command) -> Command:
+    """Let a command take dataclasses of options; typer sees their fields instead."""
+    signature = inspect.signature(command, eval_str=True)
+    parts: list[inspect.Parameter] = []
+    groups: dict[str, type] = {}
+    for name, parameter in signature.parameters.items():
+        kind = parameter.annotation
+        if isinstance(kind, type) and is_dataclass(kind):
+            groups[name] = kind
+            parts += _parameters(kind)
+        else:
+            parts.append(parameter)
+
+    @wraps(command)
+    def flat(**values: Any) -> None:
+        for name, kind in groups.items():
+            values[name] = kind(**{p.name: values.pop(p.name) for p in _parameters(kind)})
+        command(**values)
+
+    flat.__signature__ = signature.replace(parameters=parts)  # type: ignore[attr-defined]
+    flat.__annotations__ = {p.name: p.annotation for p in parts} | {"return": None}
+    return flat
+
+
+def _parameters(kind: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(f.name, keyword, default=f.default, annotation=hints[f.name])
+        for f in fields(kind)
+    ]

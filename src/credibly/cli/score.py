@@ -9,10 +9,9 @@ import typer
 
 from credibly.cli import options as o
 from credibly.cli.console import print_text, resumable, show_progress
-from credibly.cli.spread import spread
 
 
-@spread()
+@o.spread
 def score(
     model: o.Model,
     data: o.Data,
@@ -21,16 +20,20 @@ def score(
     gamma: o.Gamma = "auto",
     bounds: o.BoundsPair = None,
     effort: o.Effort = 1.0,
+    top: Annotated[
+        int | None,
+        typer.Option(min=1, help="Ask about this many probable classes, the others as one."),
+    ] = None,
     chunk_size: o.ChunkSize = 128,
-    shard_size: Annotated[int, typer.Option(min=1, help="Rows per part of the output.")] = 1024,
-    restart: Annotated[bool, typer.Option("--restart", help="Drop an interrupted run.")] = False,
+    shard_size: o.ShardSize = 1024,
+    restart: o.Restart = False,
     overwrite: o.Overwrite = False,
     of_model: o.ModelOptions,
     of_data: o.DataOptions,
 ) -> None:
     """Solve the profile of every row of DATA; an interrupted run continues when started again."""
     from credibly.batch.score import score as score_rows
-    from credibly.solve.hybrid import Hybrid
+    from credibly.solve.gradient_descent import Hybrid
 
     with o.plain_warnings():
         source = of_data.open(data)
@@ -43,6 +46,7 @@ def score(
                 gamma=o.as_gamma(gamma),
                 solver=Hybrid(effort=effort),
                 bounds=bounds,
+                top=top,
                 chunk_size=chunk_size,
                 shard_size=shard_size,
                 resume=not restart,

@@ -22,7 +22,7 @@ from credibly.solve.base import Solver
 from credibly.types import CPU, Progress, norm
 
 MEASURES: dict[str, Callable[[Profile], Tensor]] = {
-    "class kept": lambda p: (p.credibility.argmax(1) == p.credence.argmax(1)).double(),
+    "class kept": lambda p: (p.credibility.argmax(1) == p.predicted_column).double(),
     "relative shift": lambda p: shift(p) / norm(p.credence.double()),
     "trust": predicted_ratio,
     "gain": gain,
@@ -228,7 +228,7 @@ def _usable(profiles: Mapping[str, Profile]) -> Tensor:
 
 def _agree(first: Profile, second: Profile) -> Tensor:
     """Whether both models predict the same class (N,)."""
-    left, right = first.credence.argmax(1).cpu(), second.credence.argmax(1).cpu()
+    left, right = first.predicted.cpu(), second.predicted.cpu()
     if set(first.settings.classes or ()) != set(second.settings.classes or ()):
         return (left == right).double()
     pairs = zip(left.tolist(), right.tolist(), strict=True)

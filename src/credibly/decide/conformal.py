@@ -96,6 +96,8 @@ class ConformalSets(Rule):
             seed: of the numbers by which 'aps' breaks ties in the labelled sample, below 2**32.
         """
         check_own_profile(clf, profile)
+        got, remedy = profile.settings.classes_in_words(), "Solve it without top."
+        require(profile.kept is None, "profile", "a profile of all classes", got, remedy)
         level = share("confidence", confidence)
         _check("probabilities", probabilities, Source)
         _check("method", method, Method)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import torch
 from torch import Tensor
 
 from credibly.decide.learned import TrustScore
@@ -113,8 +112,7 @@ def make_answers(
 
 def predicted_where(rows: Tensor, profile: Profile) -> Classes:
     """The class of the model in these rows, None in the others."""
-    predicted = profile.credence.nan_to_num(-torch.inf).argmax(1).tolist()
-    pairs = zip(predicted, rows.tolist(), strict=True)
+    pairs = zip(profile.predicted.tolist(), rows.tolist(), strict=True)
     return tuple(int(k) if yes else None for k, yes in pairs)
 
 
@@ -123,4 +121,4 @@ def _as_json(value: Any) -> Any:
         return value.as_json()
     if isinstance(value, tuple):
         return [_as_json(part) for part in value]
-    return asdict(value) if isinstance(value, Settings) else value
+    return value.as_json() if isinstance(value, Settings) else value

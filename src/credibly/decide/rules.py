@@ -9,10 +9,9 @@ from credibly.decide.conformal import ConformalSets
 from credibly.decide.flag import OutlierFlag
 from credibly.decide.rule import Rule
 from credibly.decide.selective import SelectiveClassifier
-from credibly.decide.verdict import Judge
 from credibly.errors import FileFormatError
 
-RULES: tuple[type[Rule], ...] = (SelectiveClassifier, Judge, OutlierFlag, ConformalSets)
+RULES: tuple[type[Rule], ...] = (SelectiveClassifier, OutlierFlag, ConformalSets)
 
 
 def load_rule(path: str | Path) -> Rule:

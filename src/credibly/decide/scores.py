@@ -126,16 +126,25 @@ def softmax_ratio(profile: Profile) -> Tensor:
     """The paper's rule on softmax probabilities: log(p1 / p2) at the unchanged input.
 
     It orders samples as 1 - p2 / p1 does, but does not saturate; for models with cross-entropy,
-    whose losses are minus the logarithms of the probabilities. Example: see `ratio`.
+    whose losses are minus the logarithms of the probabilities. With `top=1` only p1 is kept, and
+    it is log(p1 / (1 - p1)). Example: see `ratio`.
     """
-    best, second = profile.credence.topk(2, dim=1).values.unbind(1)
+    if profile.kept is not None and profile.kept.shape[1] == 1:
+        own, others = profile.credence.unbind(1)
+        return own - others
+    # the two most probable classes are among those that were kept
+    classes = profile.credence if profile.kept is None else profile.credence[:, :-1]
+    best, second = classes.topk(2, dim=1).values.unbind(1)
     return best - second
 
 
 @_score
 def max_softmax(profile: Profile) -> Tensor:
-    """Log of the largest probability at x0, with cross-entropy. Example: see `ratio`."""
-    return profile.credence.amax(1)
+    """Log of the largest probability at x0, with cross-entropy. Example: see `ratio`.
+
+    With `top` it is that of the largest single class, also where all others together have more.
+    """
+    return (profile.credence if profile.kept is None else profile.credence[:, :-1]).amax(1)
 
 
 @_score
@@ -143,18 +152,25 @@ def p_norm(profile: Profile) -> Tensor:
     """The largest centred logit at x0 over the 4-norm of all, for models with cross-entropy.
 
     Credibilities at x0 are logits up to a constant, which centring removes (Cattelan and Silva
-    2024: confidence that does not grow with the length of the logits). Example: see `ratio`.
+    2024: confidence that does not grow with the length of the logits). With `top` the logits are
+    the m + 1 of the joined problem, and the first is that of the predicted class: another score
+    than over all classes. Example: see `ratio`.
     """
-    return over_p_norm(profile.credence.double(), 4.0)
+    own = None if profile.kept is None else profile.predicted_column
+    return over_p_norm(profile.credence.double(), 4.0, own)
 
 
-def over_p_norm(values: Tensor, p: float) -> Tensor:
-    """The largest centred value of each row over the p-norm of the row; 0 for equal values."""
+def over_p_norm(values: Tensor, p: float, own: Tensor | None = None) -> Tensor:
+    """The largest centred value of each row over the p-norm of the row; 0 for equal values.
+
+    With `own` (n,), the values in these columns instead of the largest.
+    """
     z = values - values.mean(1, keepdim=True)
     largest = z.abs().amax(1, keepdim=True)
     z = torch.where(largest > 0, z / largest, 0.0)  # powers must not overflow
     length = z.abs().pow(p).sum(1).pow(1 / p)
-    return torch.where(length > 0, z.amax(1) / length, 0.0)
+    first = z.amax(1) if own is None else z.gather(1, own[:, None]).squeeze(1)
+    return torch.where(length > 0, first / length, 0.0)
 
 
 def path_score(path: CredibilityPath) -> Tensor:
@@ -168,8 +184,8 @@ def path_score(path: CredibilityPath) -> Tensor:
 
 
 def _own_and_other(profile: Profile) -> tuple[Tensor, Tensor]:
-    """c+ of the class predicted at x0, and the largest other one."""
+    """c+ of the class predicted at x0, and the largest other one, which may be a joined one."""
     c = profile.credibility.double()
-    predicted = profile.credence.nan_to_num(-torch.inf).argmax(1, keepdim=True)
+    predicted = profile.predicted_column[:, None]
     own = c.gather(1, predicted).squeeze(1)
     return own, c.scatter(1, predicted, -torch.inf).amax(1)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from credibly._validation import choice, share
+from credibly._validation import choice, require, share
 from credibly._validation import labels as check_labels
 from credibly.decide import thresholds
 from credibly.decide.learned import Plain, TrustScore, as_score, failure_score, score_from_json
@@ -154,7 +154,7 @@ class SelectiveClassifier(Rule):
             answer: 'model' or 'credible'.
         """
         check_own_profile(clf, profile)
-        _check_answer(answer)
+        _classes(profile, _check_answer(answer))
         chosen = failure_score(profile) if score is None else as_score(score)
         threshold = thresholds.for_coverage(chosen(profile), coverage)
         origin = {"rule": "coverage", "coverage": float(coverage), "samples": len(profile)}
@@ -190,7 +190,7 @@ class SelectiveClassifier(Rule):
         check_own_profile(clf, profile)
         _check_answer(answer)
         chosen = failure_score(profile) if score is None else as_score(score)
-        truth = check_labels(labels, *profile.credence.shape)
+        truth = check_labels(labels, len(profile), profile.class_count)
         correct = _classes(profile, answer).cpu() == truth
         values = chosen(profile).cpu()
         threshold = thresholds.for_error_rate(values, correct, error_rate, confidence)
@@ -209,6 +209,7 @@ class SelectiveClassifier(Rule):
         """
         check_own_profile(clf, profile)
         level = share("alpha", alpha)
+        _classes(profile, "credible")
         origin = {"rule": "alpha", "alpha": level}
         return cls(level, Plain("ratio"), "credible", origin, settings=profile.settings)
 
@@ -219,7 +220,7 @@ class SelectiveClassifier(Rule):
         accepted = values >= self.threshold
         pairs = zip(_classes(profile, self.answer).tolist(), accepted.tolist(), strict=True)
         classes = tuple(int(k) if yes else ABSTAINED for k, yes in pairs)
-        names, count = profile.settings.classes, profile.credence.shape[1]
+        names, count = profile.settings.classes, profile.class_count
         return Decision(classes, accepted, values, self.threshold, names, count)
 
     def answers(self, profile: Profile) -> Answers:
@@ -239,5 +240,14 @@ class SelectiveClassifier(Rule):
 
 
 def _classes(profile: Profile, answer: Answer) -> Tensor:
-    source = profile.credence if answer == "model" else profile.credibility
-    return source.nan_to_num(-torch.inf).argmax(1)
+    if answer == "model":
+        return profile.predicted
+    require(
+        profile.kept is None,
+        "answer",
+        "'model' for a profile with `top`: where all other classes together are ahead, it has no "
+        "most credible class",
+        repr(answer),
+        "Use answer='model', or solve without top.",
+    )
+    return profile.credibility.nan_to_num(-torch.inf).argmax(1)

@@ -12,13 +12,14 @@ from credibly.errors import FileFormatError
 from credibly.io.fingerprints import in_words, quick_digest
 from credibly.model.batches import classifier_inside
 from credibly.model.classifier import Classifier
+from credibly.profile.files import read_count
 from credibly.profile.profile import Profile, Settings
 from credibly.types import shortest_repr
 
 
 def describe_settings(settings: Settings) -> str:
     """The settings a rule belongs to, in a few words."""
-    return f"{settings.weights_in_words()}, {len(settings.weights)} classes, {settings.loss}"
+    return f"{settings.weights_in_words()}, {settings.classes_in_words()}, {settings.loss}"
 
 
 def check_own_profile(clf: object, profile: Profile) -> None:
@@ -50,6 +51,7 @@ def refuse_other_settings(own: Settings, profile: Profile) -> None:
     check_profile(profile)
     other = profile.settings
     _require_same("model", in_words(own.model), in_words(other.model))
+    _require_same_top(own, other)
     _require_same_weights(own, other)
     for name in ("loss", "solver", "space", "bounds"):
         _require_same(name, str(getattr(own, name)), str(getattr(other, name)))
@@ -61,6 +63,14 @@ def refuse_other_settings(own: Settings, profile: Profile) -> None:
             expected = f"the names of classes the rule was made with, {left!r} for {k}"
             remedy = "Name them in the order of the model's outputs, in both."
             require(left == right, "profile", expected, repr(right), remedy)
+
+
+def _require_same_top(own: Settings, other: Settings) -> None:
+    """Columns of the most probable classes are not comparable with those of all, or of others."""
+    left, right = (one.classes_in_words() if one.top else "all" for one in (own, other))
+    wanted = "without top" if own.top is None else f"with top={own.top}"
+    remedy = f"Solve {wanted}, or choose a threshold of its own for it"
+    _require_same("choice of classes", left, right, remedy)
 
 
 def _require_same_weights(own: Settings, other: Settings) -> None:
@@ -92,7 +102,8 @@ def _require_same(
 
 def read_settings(values: Mapping[str, Any]) -> Settings:
     """Settings from their JSON form."""
-    read: dict[str, Any] = {field.name: values[field.name] for field in fields(Settings)}
+    known = {"top": None, "class_count": None, **values}  # older files have neither
+    read: dict[str, Any] = {field.name: known[field.name] for field in fields(Settings)}
     read["weights"] = tuple(finite(weight) for weight in read["weights"])
     for name, kind in (("classes", str), ("bounds", float)):
         if read[name] is not None:
@@ -100,10 +111,12 @@ def read_settings(values: Mapping[str, Any]) -> Settings:
     for name in ("solver", "loss", "moves", "space", "model"):
         if not isinstance(read[name], str):
             raise FileFormatError(f"expected text for {name}, got {read[name]!r}")
-    names, count = read["classes"], len(read["weights"])
-    if count == 0 or (names is not None and len(names) != count):
-        raise FileFormatError(f"{len(names or ())} names of classes for {count} weights")
-    return Settings(**read)
+    for name in ("top", "class_count"):
+        read[name] = read_count(read[name])
+    settings = Settings(**read)
+    if wrong := settings.check_classes():
+        raise FileFormatError(wrong)
+    return settings
 
 
 def finite(value: Any) -> float:

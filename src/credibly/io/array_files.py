@@ -1,20 +1,177 @@
-"""Rows of arrays on disk, read by position: a file that shrinks or lies costs an error, no more."""
+"""Arrays on disk, read by position: a file that shrinks or lies costs an error, no more.
+
+What a file says it holds is compared with its size before anything is read.
+"""
 
 from __future__ import annotations
 
+import io
+import json
+import math
 import weakref
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from credibly.errors import FileFormatError
-from credibly.io.array_headers import Header, npy_header, npz_headers, safetensors_headers
+
+FIRST = 1 << 16
+"""Bytes in which the header of a NumPy array must end; it is rarely longer than 128."""
+
+LONGEST = 100_000_000
+"""Bytes of the longest header of a safetensors file, as in the library itself."""
+
+INFLATION = 1032
+"""No deflated byte becomes more bytes than this."""
+
+Kind = Literal["floating", "whole", "other"]
+
+_KINDS: dict[str, Kind] = {"f": "floating", "i": "whole", "u": "whole", "b": "whole"}
+_TYPES: dict[str, np.dtype[Any] | torch.dtype] = {
+    "F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"),
+    "BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
+    "I64": np.dtype("<i8"), "I32": np.dtype("<i4"), "I16": np.dtype("<i2"), "I8": np.dtype("i1"),
+    "U64": np.dtype("<u8"), "U32": np.dtype("<u4"), "U16": np.dtype("<u2"), "U8": np.dtype("u1"),
+    "BOOL": np.dtype("?"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Header:
+    """The name, shape and type of an array in a file, and where its first byte is."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    kind: Kind
+    layout: np.dtype[Any] | torch.dtype | None  # None: a type that is not read
+    offset: int
+    by_columns: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.shape} {self.dtype}".strip()
+
+    @property
+    def item(self) -> int:
+        """Bytes of one number."""
+        return 0 if self.layout is None else self.layout.itemsize
+
+    @property
+    def width(self) -> int:
+        """Bytes of one row."""
+        return math.prod(self.shape[1:]) * self.item
+
+    def decode(self, content: bytearray, rows: int) -> NDArray[Any] | Tensor:
+        """Return the bytes of some rows as an array."""
+        shape = (rows, *self.shape[1:])
+        if isinstance(self.layout, torch.dtype):
+            flat = torch.frombuffer(content, dtype=self.layout) if content else torch.empty(0)
+            return flat.to(self.layout).reshape(shape)
+        if self.layout is None or self.layout.hasobject:
+            message = f"numbers of the type {self.dtype} are not read"
+            raise ValueError(message)
+        numbers: NDArray[Any] = np.frombuffer(content, self.layout)
+        return numbers.reshape(shape, order="F" if self.by_columns else "C")
+
+    def check(self, room: int) -> None:
+        """Refuse an array that does not fit into the bytes there are."""
+        needed = math.prod(self.shape) * self.item
+        if min(self.shape, default=0) < 0 or needed > room:
+            message = f"the array {self} needs {needed} bytes, and the file has {max(room, 0)}"
+            raise ValueError(message)
+
+
+def npy_header(path: Path) -> Iterator[Header]:
+    """Read the header of a `.npy` file."""
+    with path.open("rb") as file:
+        if file.read(2) == b"PK":
+            message = "it holds several arrays; name it .npz"
+            raise ValueError(message)
+        file.seek(0)
+        header = _numpy_header("", file)
+    header.check(path.stat().st_size - header.offset)
+    yield header
+
+
+def npz_headers(path: Path) -> Iterator[Header]:
+    """Read the headers of all arrays of an `.npz` file."""
+    size = path.stat().st_size
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.filename.endswith(".npy"):
+                most = _largest(member, size)
+                with archive.open(member) as file:
+                    header = _numpy_header(member.filename.removesuffix(".npy"), file)
+                header.check(min(member.file_size, most) - header.offset)
+                yield header
+
+
+def safetensors_headers(path: Path) -> Iterator[Header]:
+    """Read the headers of all tensors of a `.safetensors` file."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        content = safetensors_content(file, size)
+        begin = file.tell()
+    for name in sorted(content.keys() - {"__metadata__"}):
+        yield _tensor_header(name, content[name], begin, size)
+
+
+def safetensors_content(file: IO[bytes], size: int) -> dict[str, Any]:
+    """Read what the header of a `.safetensors` file of `size` bytes says; the tensors follow it."""
+    length = int.from_bytes(file.read(8), "little")
+    if length > min(size - 8, LONGEST):
+        message = f"its header should have {length} bytes, and the file has {size}"
+        raise ValueError(message)
+    content = json.loads(file.read(length))
+    if not isinstance(content, dict):
+        message = f"its header is a JSON {type(content).__name__}"
+        raise ValueError(message)  # noqa: TRY004  # what is wrong is the file
+    return content
+
+
+def _tensor_header(name: str, facts: Any, begin: int, size: int) -> Header:
+    first, last = map(int, facts["data_offsets"])
+    shape, dtype = tuple(map(int, facts["shape"])), str(facts["dtype"])
+    kind: Kind = "whole" if dtype.startswith(("I", "U", "BOOL")) else "other"
+    kind = "floating" if dtype.startswith(("F", "BF")) else kind
+    header = Header(name, shape, dtype, kind, _TYPES.get(dtype), begin + first)
+    header.check(min(last - first, size - header.offset) if first >= 0 else -1)
+    return header
+
+
+def _largest(member: zipfile.ZipInfo, archive: int) -> int:
+    """Return how many bytes a member can hold at most, whatever it declares."""
+    most = min(member.compress_size, archive)
+    if member.compress_type == zipfile.ZIP_STORED:
+        return most
+    if member.compress_type == zipfile.ZIP_DEFLATED:
+        return INFLATION * most
+    message = f"{member.filename!r} is compressed in a way that np.savez_compressed does not use"
+    raise ValueError(message)
+
+
+def _numpy_header(name: str, file: IO[bytes]) -> Header:
+    start = io.BytesIO(file.read(FIRST))  # not more, whatever length it declares
+    version = np.lib.format.read_magic(start)
+    if version == (1, 0):
+        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(start)
+    elif version == (2, 0):
+        shape, by_columns, dtype = np.lib.format.read_array_header_2_0(start)
+    else:
+        message = f"version {version} of the array format does not hold plain numbers"
+        raise ValueError(message)
+    kind = _KINDS.get(dtype.kind, "other")
+    turned = by_columns and len(shape) > 1
+    return Header(name, shape, str(dtype), kind, dtype, start.tell(), turned)
+
 
 PIECE = 1 << 20
 """Bytes read at a time, so that memory is taken for what is there and not for what is declared."""

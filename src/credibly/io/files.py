@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import stat
@@ -12,11 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from credibly.errors import FileFormatError, OutputError
+from credibly.io.array_files import safetensors_content
 
 TEMPORARY = "*.[0-9]*-[0-9]*.tmp"
 """The names of files that are being written, by process and thread."""
@@ -90,9 +92,14 @@ def _keep_first(aside: Path, target: Path) -> None:
 
 def write_json(path: str | Path, content: Mapping[str, Any], *, replace: bool = True) -> None:
     """Write a JSON file completely or not at all; see `whole_file`."""
-    text = json.dumps(content, indent=2) + "\n"
+    text = json_text(content)
     with whole_file(path, replace=replace) as place:
         place.write_text(text, encoding="utf-8")
+
+
+def json_text(content: Mapping[str, Any]) -> str:
+    """Return the text of a JSON file."""
+    return json.dumps(content, indent=2) + "\n"
 
 
 def read_json(path: str | Path, kind: str, version: int) -> dict[str, Any]:
@@ -127,22 +134,33 @@ def save_tensors(
 
     `safetensors.torch.save_file` would replace a pipe, and allow only the owner to read the file.
     """
-    content = save(dict(tensors), dict(metadata))
     with whole_file(path) as place:
-        place.write_bytes(content)
+        place.write_bytes(tensors_content(tensors, metadata))
+
+
+def tensors_content(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """Return the bytes of a safetensors file."""
+    return bytes(save(dict(tensors), dict(metadata)))
 
 
 def load_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read all tensors of a safetensors file, and its metadata."""
-    with _reading(path), safe_open(path, "pt") as file:
-        names = file.keys()
-        return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+    """Read all tensors of a safetensors file in the order of their names, and its metadata.
+
+    The file is read, not mapped: a mapped file that another program cuts short would end the
+    process, even long after it was loaded. For a moment this takes twice the size of the file.
+    """
+    with _reading(path):
+        content = Path(path).read_bytes()
+        tensors = dict(sorted(load(content).items()))  # else another order in every process
+        header = safetensors_content(io.BytesIO(content), len(content))
+    return tensors, header.get("__metadata__") or {}
 
 
 def load_metadata(path: str | Path) -> dict[str, str]:
     """Read only the metadata of a safetensors file."""
-    with _reading(path), safe_open(path, "pt") as file:
-        return file.metadata() or {}
+    with _reading(path), Path(path).open("rb") as file:
+        header = safetensors_content(file, os.fstat(file.fileno()).st_size)
+        return {str(name): str(value) for name, value in (header.get("__metadata__") or {}).items()}
 
 
 @contextmanager
@@ -152,5 +170,6 @@ def _reading(path: str | Path, kind: str = "a readable safetensors file") -> Ite
         yield
     except OSError as error:
         raise FileFormatError(f"{path}: cannot be read ({error.strerror or error}).") from error
-    except (SafetensorError, ValueError, RuntimeError) as error:  # also bad JSON or encoding
+    except (SafetensorError, ValueError, RuntimeError, KeyError, AttributeError) as error:
+        # also bad JSON or encoding, types that torch does not have, and metadata that are none
         raise FileFormatError(f"{path}: not {kind} ({error}).") from error

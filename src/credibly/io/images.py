@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from credibly._extras import load_extra
 from credibly._validation import require, whole_number
-from credibly.errors import FileFormatError, MissingExtraError
+from credibly.errors import FileFormatError
 from credibly.io.fingerprints import digest_of_file, digest_of_parts
-from credibly.io.source import Ids, Source
+from credibly.io.source import Ids, Source, Stamp, stamp_of
 from credibly.types import CPU
 
 if TYPE_CHECKING:
@@ -42,12 +44,7 @@ class ImageFolder(Source):
         mode: Mode | None,
         limit: int | None,
     ) -> None:
-        try:
-            import PIL.Image  # noqa: F401
-        except ImportError as error:
-            raise MissingExtraError(
-                package="pillow", extra="images", purpose="A folder of images"
-            ) from error
+        load_extra("PIL.Image", extra="images", purpose="A folder of images")
         self.path, self.kind, self.mode = path, "images", mode
         self.size = _size(size)
         self._names = _list_images(path)
@@ -64,8 +61,9 @@ class ImageFolder(Source):
         names = self._names[: len(self)]
         return digest_of_parts((_printable(name), _digest(self.path / name)) for name in names)
 
-    def stamp(self) -> None:
-        """A folder has none: its times say nothing about the contents of its files."""
+    def stamp(self, start: int = 0, stop: int | None = None) -> Stamp:
+        """Return a digest of the stamp of every image, since there may be millions of them."""
+        return array("q", (_stamp(self.path / name) for name in self._names[start:stop]))
 
     def _take(self, start: int, stop: int) -> tuple[Ids, Tensor]:
         names = self._names[start:stop]
@@ -128,6 +126,13 @@ def _is_plain(path: Path) -> bool:
         return path.is_file()
     except OSError:  # in a folder without permission
         return False
+
+
+def _stamp(path: Path) -> int:
+    try:
+        return hash(stamp_of(path))
+    except OSError:  # a link to nothing, or in a folder without permission
+        return 0
 
 
 def _digest(path: Path) -> str:

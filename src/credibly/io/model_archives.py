@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import warnings
 import zipfile
@@ -14,9 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from credibly._extras import load_extra
 from credibly.adapters.sklearn.dispatch import inside_of, refuse_flat
 from credibly.adapters.sklearn.twin import Twin
-from credibly.errors import CrediblyError, FileFormatError, MissingExtraError, ModelError
+from credibly.errors import CrediblyError, FileFormatError, ModelError
 from credibly.io.fingerprints import digest_of_file
 from credibly.io.loaded import LoadedClassifier, Parts, Wanted
 from credibly.io.python_models import twin_of, wrap
@@ -24,7 +24,7 @@ from credibly.model.classifier import Classifier
 from credibly.types import CPU
 
 _TRUST = "pass trusted=True (--unsafe-pickle) only if you made the file or trust who did"
-
+_PURPOSE = "A fitted scikit-learn model"
 
 _OWN = (
     "credibly.estimator.CredibilityClassifier",
@@ -33,7 +33,7 @@ _OWN = (
         "CrossEntropy", "Logistic", "Hinge", "OneVersusRestHinge",
     )),
     *(f"credibly.solve.{name}" for name in (
-        "hybrid.Hybrid", "lbfgs.LBFGS", "gradient_descent.GradientDescent",
+        "lbfgs.LBFGS", "gradient_descent.GradientDescent", "gradient_descent.Hybrid",
         "gauss_newton.GaussNewton", "arrow_hurwicz.ArrowHurwicz",
     )),
 )  # fmt: skip
@@ -80,7 +80,7 @@ def _check_dynamic_batch(path: Path, program: torch.export.ExportedProgram) -> N
 
 def load_skops(path: Path, wanted: Wanted) -> LoadedClassifier:
     """Load a fitted model in skops format, made of types that are known or named as trusted."""
-    io = _import("skops.io", "skops")
+    io = load_extra("skops.io", extra="sklearn", purpose=_PURPOSE)
     try:
         unknown = io.get_untrusted_types(file=path)
         named = [*_OWN, *(wanted.trusted or ())] if wanted.trusted is not True else unknown
@@ -128,7 +128,7 @@ def load_pickled(path: Path, wanted: Wanted) -> LoadedClassifier:
             f"{path}: a pickle runs code when it is opened; {_TRUST}. Better, save the fitted "
             "model with skops.io.dump(model, 'model.skops'), which runs nothing."
         )
-    joblib = _import("joblib", "joblib")
+    joblib = load_extra("joblib", extra="sklearn", purpose=_PURPOSE)
     try:
         estimator = joblib.load(path)
     except Exception as error:
@@ -157,15 +157,6 @@ def _refuse(path: Path, wanted: Wanted, *names: str) -> None:
     remedy = "Leave it out, or write a factory and pass package.module:factory."
     expected = f"no such setting with the file {path.name}, which fixes it"
     wanted.refuse(*names, expected=expected, remedy=remedy)
-
-
-def _import(module: str, package: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingExtraError(
-            package=package, extra="sklearn", purpose="A fitted scikit-learn model"
-        ) from error
 
 
 def _shorten(error: Exception) -> str:

@@ -1,8 +1,9 @@
-"""The base of all readers of inputs."""
+"""The base of all readers of inputs, and a watch for inputs that change while they are read."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from credibly._validation import require, whole_number
 from credibly.errors import FileFormatError
+from credibly.io.fingerprints import digest_of_file
 from credibly.model.classifier import Classifier
 
 Ids = list[int] | list[str] | list[str | None] | list[int | None]
@@ -17,8 +19,14 @@ Ids = list[int] | list[str] | list[str | None] | list[int | None]
 ARRAYS = (".npy", ".npz", ".safetensors")
 TABLES = (".csv", ".tsv", ".parquet")
 
-Stamp = tuple[int, ...]
+Stamp = Sequence[int]
 """Size, times and number of a file. Another content has another stamp, nearly always."""
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Return the stamp of a file."""
+    found = path.stat()
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 class Source(ABC):
@@ -67,17 +75,19 @@ class Source(ABC):
         """
         return self
 
-    def stamp(self) -> Stamp | None:
-        """Return what is cheap to know of the file's content; None for a folder."""
+    def stamp(self, start: int = 0, stop: int | None = None) -> Stamp:  # noqa: ARG002
+        """Return what is cheap to know of the content of some rows.
+
+        That is the stamp of the file, whichever rows; where every row is a file, a number per row.
+        """
         try:
-            found = self.path.stat()
+            return stamp_of(self.path)
         except OSError as error:
             raise FileFormatError(f"{self.path}: cannot be read ({error.strerror}).") from error
-        return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
-    @abstractmethod
     def fingerprint(self) -> str:
         """Return the SHA-256 of the bytes on disk, in hex."""
+        return digest_of_file(self.path)
 
     @abstractmethod
     def options(self) -> dict[str, object]:
@@ -98,3 +108,35 @@ class Source(ABC):
         if rows < 1:
             raise FileFormatError(f"{self.path}: holds no rows.")
         self._rows = rows if limit is None else min(rows, limit)
+
+
+class Watch:
+    """The content of a source as it was at the start.
+
+    Attributes:
+        digest: its fingerprint.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._stamp = source.stamp()  # before the digest: a change in between is then noticed
+        if source.opened not in (None, self._stamp):
+            raise FileFormatError(
+                f"{source.path}: changed after it was opened. Open it again, once it is complete."
+            )
+        self.digest = source.fingerprint()
+
+    def look(self, start: int, stop: int) -> None:
+        """Refuse another content if sizes or times say that these rows may have changed."""
+        known = self._stamp[start:stop] if self._source.files else self._stamp
+        if self._source.stamp(start, stop) != known:
+            self._stamp = self._source.stamp()
+            self.compare()  # it may have been touched only
+
+    def compare(self) -> None:
+        """Refuse another content; the whole file is read."""
+        if self._source.fingerprint() != self.digest:
+            raise FileFormatError(
+                f"{self._source.path}: changed while it was read, so nothing was written. Wait "
+                "until it is complete, or work on a copy, and run it again."
+            )

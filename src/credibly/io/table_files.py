@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from credibly.errors import CrediblyError, FileFormatError, MissingExtraError
+from credibly._extras import require_table_extra
+from credibly.errors import CrediblyError, FileFormatError
 
 BLOCK = 1 << 20
 """Bytes of a CSV file parsed at a time."""
@@ -17,19 +18,6 @@ BATCH = 1024
 
 BUFFER = 1 << 16
 """Bytes of each column of a Parquet file read at a time."""
-
-
-def require_table_extra(purpose: str = "A Parquet file of profiles", *, pandas: bool = True) -> Any:
-    """Return pyarrow, or say that it or pandas is missing."""
-    try:
-        import pyarrow as pa
-
-        if pandas:
-            import pandas as pd  # noqa: F401
-    except ImportError as error:
-        package = error.name or "pyarrow"
-        raise MissingExtraError(package=package, extra="table", purpose=purpose) from error
-    return pa
 
 
 class TableFile:

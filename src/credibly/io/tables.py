@@ -1,4 +1,7 @@
-"""Tables: CSV and Parquet, streamed in batches; missing values become NaN."""
+"""Tables: CSV and Parquet, streamed in batches; missing values become NaN.
+
+Also which columns are the features, and in which order the model takes them.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from credibly._extras import require_table_extra
+from credibly._validation import require
 from credibly.errors import FileFormatError
-from credibly.io.columns import choose_columns, in_order_of_model
-from credibly.io.fingerprints import digest_of_file
 from credibly.io.source import Ids, Source
-from credibly.io.table_files import TableFile, require_table_extra
+from credibly.io.table_files import TableFile
+from credibly.model.batches import column_names
 from credibly.model.classifier import Classifier
-from credibly.model.tables import column_names
-
-__all__ = ["Table", "require_table_extra"]
 
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 """A whole number without leading zeros that 64 bits can hold."""
@@ -61,9 +62,6 @@ class Table(Source):
 
     def options(self) -> dict[str, object]:
         return {"columns": list(self.columns), "id_column": self.id_column}
-
-    def fingerprint(self) -> str:
-        return digest_of_file(self.path)
 
     def _count(self, limit: int | None) -> int:
         """Count the rows, and find a value that is not a number before any work is done."""
@@ -191,3 +189,75 @@ def _is_number(column: Any) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
+
+
+def choose_columns(
+    path: Path,
+    names: list[str],
+    columns: Sequence[str] | None,
+    id_column: str | None,
+    drop: Sequence[str],
+) -> tuple[str, ...]:
+    """Return the columns asked for, or all but the id and the dropped ones."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise FileFormatError(f"{path}: the column names {twice} appear more than once.")
+    _refuse_numbers(path, names)
+    ids = [] if id_column is None else [id_column]
+    expected = f"columns of {path.name}: {', '.join(names)}"
+    for argument, asked in (("id_column", ids), ("drop", drop), ("columns", columns or [])):
+        for name in asked:
+            require(name in names, argument, expected, repr(name), "Check the spelling.")
+    chosen = [name for name in columns or names if name not in drop]
+    if not columns:
+        chosen = [name for name in chosen if name != id_column]
+    require(bool(chosen), "columns", "at least one feature", "none", "Drop fewer columns.")
+    return tuple(chosen)
+
+
+def in_order_of_model(
+    path: Path, present: Sequence[str], chosen: Sequence[str], names: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the names of the model's columns if the chosen ones are exactly these."""
+    missing = [name for name in names if name not in chosen]
+    absent = [name for name in missing if name not in present]
+    why = "lacks" if absent else "has, but not as features (--drop, --id, --columns, --labels),"
+    require(
+        not missing,
+        "columns",
+        f"the columns of the model: {list_names(names)}",
+        f"{path.name}, which {why} {list_names(absent or missing)}",
+        "Columns are found by name: give them the names they had when the model was fitted, or in "
+        "its Space.",
+    )
+    extra = [name for name in chosen if name not in names]
+    require(
+        not extra,
+        "columns",
+        f"no features beside those of the model: {list_names(names)}",
+        f"{list_names(extra)} in {path.name}, too",
+        f"If they are not features, drop them: --drop {shlex.quote(','.join(extra))}."
+        if "" not in extra
+        else "A column without a name is the index that pandas wrote: write the file again with "
+        "table.to_csv(..., index=False).",
+    )
+    return tuple(names)
+
+
+def list_names(names: Sequence[str]) -> str:
+    """List the first few names."""
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return ", ".join(map(repr, names[:8])) + more
+
+
+def _refuse_numbers(path: Path, names: list[str]) -> None:
+    """Refuse a first line of numbers, which is data, unless it counts the columns."""
+    try:
+        numbers = [float(name) for name in names]
+    except ValueError:
+        return
+    if numbers not in ([*range(len(names))], [*range(1, len(names) + 1)]):
+        raise FileFormatError(
+            f"{path}: the first line, {','.join(names[:4])}..., looks like data. Add a line that "
+            "names the columns."
+        )

@@ -11,16 +11,20 @@ from torch import Tensor
 
 from credibly._validation import require
 from credibly.errors import InvalidArgumentError
-from credibly.model.batches import check_batch, check_classifier
+from credibly.model.batches import check_batch, check_classifier, numbers_of_table
+from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
+from credibly.model.derivatives import undisturbed
 from credibly.model.in_space import InSpace, at_module, in_space
+from credibly.model.joined import Joined, check_top, keep_top
 from credibly.model.structure import Nested, as_tensors, leaves
-from credibly.model.tables import numbers_of_table
 from credibly.model.variable import Inputs, Variable
 from credibly.types import Array
 
 
-def bind(clf: Classifier | Variable, x: Nested = None, *, name: str = "x") -> Variable:
+def bind(
+    clf: Classifier | Variable, x: Nested = None, *, top: int | None = None, name: str = "x"
+) -> Variable:
     """What is solved for: the moving part of these inputs, and the model as a function of it.
 
     `credibility` and similar functions call it, and also accept the result. Functions that take a
@@ -29,7 +33,9 @@ def bind(clf: Classifier | Variable, x: Nested = None, *, name: str = "x") -> Va
     Args:
         clf: a classifier, or a variable that was bound before.
         x: inputs as the classifier takes them. For a variable, other values of what moves in the
-            same samples; by default its own.
+            same samples; by default its own, and the same classes if it was bound with `top`.
+        top: ask about the m most probable classes of each sample, and about all others as one; see
+            `credibility`. The model is checked, and runs once on every sample.
         name: what the inputs are called in errors.
 
     Example:
@@ -38,12 +44,17 @@ def bind(clf: Classifier | Variable, x: Nested = None, *, name: str = "x") -> Va
         >>> cr.bind(clf, torch.zeros(2, 4)).losses(torch.ones(2, 4)).shape
         torch.Size([2, 3])
     """
+    if top is not None:
+        with undisturbed(bind(clf, x, name=name)) as variable:
+            check_top(top, variable.loss)
+            check_model(variable)
+            return keep_top(variable, top)
     if isinstance(clf, Variable):
         if x is None:
             return clf
         moved = clf.based_at(_alike(clf, x, name))
-        if isinstance(moved, InSpace):
-            moved.coordinates.check_inside()  # other values than those it was bound to
+        if isinstance(moved.innermost, InSpace):
+            moved.innermost.coordinates.check_inside()  # other values than those it was bound to
         return moved
     clf = check_classifier(clf)
     if clf.space is None and clf.module is None and not _is_nested(x):
@@ -54,13 +65,26 @@ def bind(clf: Classifier | Variable, x: Nested = None, *, name: str = "x") -> Va
         return in_space(clf, inputs) if clf.module is None else at_module(clf, inputs)
 
 
-def rebind(clf: Classifier | Variable, x0: Tensor, described: str) -> Variable:
-    """The variable of a profile, from its x0 and `settings.space`: it has only what moved."""
+def rebind(
+    clf: Classifier | Variable,
+    x0: Tensor,
+    described: str,
+    *,
+    kept: Tensor | None = None,
+    total: int | None = None,
+) -> Variable:
+    """The variable of a profile, from its x0 and `settings.space`: it has only what moved.
+
+    With `kept` (n, m) it is about these classes of `total`, whatever classes `clf` was bound to.
+    """
     clf = clf if isinstance(clf, Variable) else check_classifier(clf)
     whole = isinstance(clf, Variable) or (
         clf.module is None and (clf.space is None or clf.space.vary is None)
     )
     variable = bind(clf, x0, name="profile.x0") if whole else None
+    if variable is not None and kept is not None:
+        own = variable.inner if isinstance(variable, Joined) else variable
+        variable = Joined.of(own, kept, total or 0)
     if variable is None or variable.describe() != described:
         moves = f"one that moves {variable.describe()}" if variable else None
         raise InvalidArgumentError(

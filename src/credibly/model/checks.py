@@ -16,11 +16,10 @@ from torch import Tensor, nn
 
 from credibly._validation import require
 from credibly.errors import CrediblyWarning, InvalidArgumentError, ModelError
-from credibly.model.batches import check_evaluation_mode, float_tokens
+from credibly.model.batches import check_evaluation_mode, float_tokens, unlike_units
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_and_pull, ordinary_path
 from credibly.model.generators import kept_generators, watch_for_draws
-from credibly.model.tables import unlike_units
 from credibly.model.variable import Inputs, Variable
 from credibly.types import finite_rows
 
@@ -118,7 +117,7 @@ def _failure(variable: Variable, tried: Tensor, passed: Tensor, error: Exception
 
 def _working_shape(variable: Variable, passed: Tensor) -> str | None:
     """Where the model works on the same numbers in another shape, say which."""
-    if not isinstance(variable, Inputs):
+    if not isinstance(variable.innermost, Inputs):
         return None  # what moves need not be what was passed
     for code, meaning, x in _other_shapes(passed):
         try:
@@ -166,7 +165,7 @@ def _hints(clf: Classifier, error: Exception) -> str:
 
 def _warn_of_bytes(variable: Variable, x: Tensor) -> None:
     """Warn of images whose floats are bytes, if nothing rescales them."""
-    image = isinstance(variable, Inputs) and x.dim() == 4 and x.shape[1] in (1, 3, 4)
+    image = isinstance(variable.innermost, Inputs) and x.dim() == 4 and x.shape[1] in (1, 3, 4)
     if not image or variable.clf.preprocess is not None:
         return
     some, most = x[:8], float(x[:8].max())

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from credibly.errors import ModelError
 from credibly.model.classifier import Classifier
-from credibly.model.generators import kept_generators
-from credibly.model.switches import CUDNN, FAST_PATH, FUSED_ATTENTION
+from credibly.model.generators import CUDNN, FAST_PATH, FUSED_ATTENTION, kept_generators
 from credibly.model.variable import Variable
 
 AnyVariable = TypeVar("AnyVariable", bound=Variable)
@@ -96,6 +95,12 @@ def losses_only(model: LossFunction, x: Tensor) -> Tensor:
     """Losses (n, K): one forward."""
     with torch.inference_mode(False), torch.no_grad(), ordinary_path():
         return model.losses(ordinary(x))
+
+
+def logits_only(model: LossFunction, x: Tensor) -> Tensor:
+    """Outputs (n, m) as logits: one forward."""
+    with torch.inference_mode(False), torch.no_grad(), ordinary_path():
+        return model.logits(ordinary(x))
 
 
 def losses_and_pull(model: LossFunction, x: Tensor, multipliers: Function) -> Evaluation:

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from credibly._validation import require
 from credibly.errors import InvalidArgumentError
-from credibly.model.frames import is_table, table_numbers
-from credibly.types import CPU, Array, finite_rows, from_numpy
+from credibly.types import CPU, Array, finite_rows, from_numpy, is_table, table_numbers
 
 PerLeaf = Array | float | Mapping[str, Any] | None
 """One value for every feature, an array that broadcasts to a sample, or a mapping from leaves."""

@@ -68,6 +68,21 @@ class Variable(ABC):
         return self.clf.loss
 
     @property
+    def innermost(self) -> Variable:
+        """The variable itself; of one that joins classes, the one with all of them."""
+        return self
+
+    @property
+    def kept_classes(self) -> Tensor | None:
+        """Numbers of the classes with a column of their own (n, m); None: all, in order."""
+        return None
+
+    @property
+    def all_classes(self) -> int | None:
+        """How many classes the model has, where only some have a column of their own."""
+        return None
+
+    @property
     def values(self) -> Tensor:
         """What moves, as it is in the inputs, in the inputs' own units."""
         return self.decode(self.start)
@@ -87,7 +102,7 @@ class Variable(ABC):
 
     def losses(self, x: Tensor) -> Tensor:
         """Losses at x (n, K): one forward pass."""
-        return self.clf.losses_of(self.logits(x))
+        return self.losses_of(self.logits(x))
 
     def losses_of(self, logits: Tensor) -> Tensor:
         """Losses (n, K) of given logits (n, m)."""
@@ -111,7 +126,10 @@ class Variable(ABC):
 
 
 def _rows(field: Any, rows: Tensor | slice) -> Any:
-    return field.select(rows) if isinstance(field, Coordinates) else rows_of(field, rows)
+    if isinstance(field, Tensor):
+        return field[rows]
+    own = isinstance(field, Coordinates | Variable)
+    return field.select(rows) if own else rows_of(field, rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,13 +1,15 @@
-"""Dataclasses of tensors with one row per sample."""
+"""Dataclasses of tensors with one row per sample, some of which may be missing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import Field, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, overload
 
 import torch
 from torch import Tensor
+
+from credibly.errors import NotStoredError
 
 
 class Rows:
@@ -57,3 +59,25 @@ def _joined(values: list[Any]) -> Any:
     if isinstance(values[0], Tensor):
         return torch.cat(values)
     return values[0].concatenate(values) if isinstance(values[0], Rows) else values[0]
+
+
+class Stored:
+    """A tensor field of a dataclass that may be missing (None); reading it then raises."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> None: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Tensor: ...
+    def __get__(self, instance: object, owner: type) -> Tensor | None:
+        if instance is None:  # asked by `dataclass` for the default
+            return None
+        value: Tensor | None = vars(instance)[self.name]
+        if value is None:
+            raise NotStoredError(self.name, of=owner.__name__)
+        return value
+
+    def __set__(self, instance: object, value: Tensor | None) -> None:
+        vars(instance)[self.name] = value

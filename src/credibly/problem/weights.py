@@ -16,6 +16,7 @@ from credibly.model.bind import bind
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import loss_jacobian, losses_only, sketched_trace, undisturbed
+from credibly.model.joined import check_top, keep_top
 from credibly.model.structure import Nested
 from credibly.model.variable import Variable
 from credibly.types import CPU, Array, finite_rows
@@ -40,6 +41,13 @@ def resolve_weights(
         "exactly one of gamma and weights",
         "both" if gamma is not None else "neither",
         "Pass gamma=200.0 (one number), gamma='auto', or weights=<K numbers>.",
+    )
+    require(
+        weights is None or variable.kept_classes is None,
+        "weights",
+        "gamma, one number for all classes, together with `top`",
+        "weights per class",
+        "Pass gamma: with `top`, other classes are asked about from sample to sample.",
     )
     losses, x0 = _first_losses(variable), variable.start
     if weights is not None:  # detached: a profile is attached by attached_credibility
@@ -77,6 +85,7 @@ def auto_gamma(
     kappa: float = 1.0,
     sample: int = 64,
     chunk_size: int = 64,
+    top: int | None = None,
 ) -> float:
     """Gamma from the model alone: kappa times the median of tr(A A^T) / K, to four digits.
 
@@ -90,6 +99,7 @@ def auto_gamma(
         kappa: how risk-averse to be; larger moves inputs less.
         sample: most inputs to use; they are evenly spaced.
         chunk_size: inputs handled at a time.
+        top: of the profiles that it is for; see `credibility`.
 
     Example:
         >>> import torch, credibly as cr
@@ -98,12 +108,19 @@ def auto_gamma(
         4.25
     """
     with undisturbed(bind(clf, x)) as variable:
+        if top is not None:
+            check_top(top, variable.loss)
         check_model(variable)
-        return _auto(variable, kappa=kappa, sample=sample, chunk_size=chunk_size)
+        return _auto(variable, kappa=kappa, sample=sample, chunk_size=chunk_size, top=top)
 
 
 def _auto(
-    variable: Variable, *, kappa: float = 1.0, sample: int = 64, chunk_size: int = 64
+    variable: Variable,
+    *,
+    kappa: float = 1.0,
+    sample: int = 64,
+    chunk_size: int = 64,
+    top: int | None = None,
 ) -> float:
     kappa = check.positive("kappa", kappa)
     for name, count in (("sample", sample), ("chunk_size", chunk_size)):
@@ -120,7 +137,9 @@ def _auto(
     few = min(sample, len(usable))
     rows = torch.linspace(0, len(usable) - 1, few, dtype=torch.float64, device=x0.device)
     parts = torch.split(usable[rows.round().long()], chunk_size)
-    energies = torch.cat([_mean_energy(variable.select(part)) for part in parts])
+    chosen = (variable.select(part) for part in parts)
+    asked = chosen if top is None else (keep_top(part, top) for part in chosen)
+    energies = torch.cat([_mean_energy(part) for part in asked])
     finite = energies[torch.isfinite(energies)].double()
     median = float(finite.quantile(0.5)) if len(finite) else math.nan
     require(

@@ -17,14 +17,12 @@ from credibly.model.derivatives import undisturbed
 from credibly.model.structure import Nested
 from credibly.model.variable import Variable
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.problem.rows import Rows
+from credibly.problem.rows import Rows, Stored
 from credibly.problem.weights import resolve_weights
 from credibly.profile.arguments import check_bounds, class_numbers
-from credibly.profile.noise import generators_from, noise_of
-from credibly.profile.stored import Stored
 from credibly.solve.base import reach
 from credibly.solve.status import Status
-from credibly.types import Array, Bounds, norm, per_sample
+from credibly.types import CPU, Array, Bounds, norm, per_sample
 
 
 @dataclass(frozen=True, repr=False)
@@ -248,12 +246,12 @@ def _shortest_in_hull(problem: FitRiskProblem, point: Point, search: Search) -> 
     return length / pulls.clamp(min=torch.finfo(pulls.dtype).tiny)
 
 
-def _minimum_on_simplex(gram: Tensor, rounds: int = 500) -> Tensor:
+def _minimum_on_simplex(gram: Tensor) -> Tensor:
     """Minimise s^T gram s over the simplex by pairwise Frank-Wolfe steps with exact line search."""
     rows = torch.arange(len(gram), device=gram.device)
     shares = torch.zeros(gram.shape[:2], dtype=gram.dtype, device=gram.device)
     shares[:, 0] = 1.0
-    for _ in range(rounds):
+    for _ in range(500):
         slope = (gram @ shares.unsqueeze(2)).squeeze(2)
         toward = slope.argmin(1)
         away = slope.masked_fill(shares <= 0, -torch.inf).argmax(1)
@@ -281,3 +279,16 @@ def explained(codes: Tensor, found: Certificate) -> Tensor:
     sane = torch.stack(numbers).isfinite().all(0)
     solved = torch.tensor([s for s in Status if s.usable], dtype=codes.dtype, device=codes.device)
     return torch.where(~sane & torch.isin(codes, solved), Status.NON_FINITE_MODEL, codes)
+
+
+def generators_from(seed: int, count: int) -> list[torch.Generator]:
+    """One generator per sample, so that the batch does not change the directions."""
+    return [torch.Generator(CPU).manual_seed(seed + n) for n in range(count)]
+
+
+def noise_of(generators: list[torch.Generator], like: Tensor) -> Tensor:
+    """Standard normal numbers shaped like `like`; each sample uses its own generator."""
+    rows = [
+        torch.randn(like.shape[1:], generator=g, dtype=like.dtype, device=CPU) for g in generators
+    ]
+    return torch.stack(rows).to(like.device)

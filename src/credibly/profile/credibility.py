@@ -16,6 +16,7 @@ from credibly.model.bind import bind
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only, undisturbed
+from credibly.model.joined import check_top, keep_top
 from credibly.model.structure import Nested
 from credibly.model.variable import Variable
 from credibly.problem.fit_risk import FitRiskProblem
@@ -27,7 +28,7 @@ from credibly.profile.decision import decision_profile, usual_radius
 from credibly.profile.profile import Profile, Settings
 from credibly.solve.base import Solver
 from credibly.solve.fixed import FixedDescent
-from credibly.solve.hybrid import Hybrid
+from credibly.solve.gradient_descent import Hybrid
 from credibly.solve.loop import Solution, Tick, solve
 from credibly.solve.status import Status
 from credibly.types import Array, Bounds, Progress, finite_rows, per_sample
@@ -45,6 +46,7 @@ def credibility(
     effort: Effort = "solve",
     solver: Solver | FixedDescent | None = None,
     bounds: Bounds | None = None,
+    top: int | None = None,
     chunk_size: int = 128,
     progress: Progress = False,
 ) -> Profile:
@@ -70,6 +72,11 @@ def credibility(
             measurement; see docs/solvers.md. Pass a `FixedDescent` to fix its radius.
         bounds: smallest and largest value a feature may take, such as (0.0, 1.0) for pixels. None,
             as in the paper, leaves x+ free.
+        top: with many classes, ask about the m most probable ones of each sample, and about all
+            others as one class whose probability is the sum of theirs: m + 1 columns, of which
+            `profile.kept` says what they are about. For cross-entropy, with gamma, and m below the
+            number of classes. One more forward per sample finds them; `passes` leaves it out. See
+            docs/decisions.md.
         chunk_size: samples solved at a time. It bounds memory and changes nothing but rounding.
             Kinks of the model can amplify that, so another chunk size may find a neighbouring
             minimum with about the same objective.
@@ -93,12 +100,15 @@ def credibility(
     method = check_solver(None if fixed else solver, default=Hybrid())  # type: ignore[arg-type]
     check_chunk_size(chunk_size)
     variable = bind(clf, x)
+    if top is not None:
+        check_top(top, variable.loss)
     bounds = check_bounds(bounds, variable.free_values(variable.start))
     with undisturbed(variable) as variable:
         check_model(variable)
-        w = resolve_weights(variable, gamma=gamma, weights=weights)
+        asked = variable if top is None else keep_top(variable, top, chunk_size=chunk_size)
+        w = resolve_weights(asked, gamma=gamma, weights=weights)
         with ticking(progress) as tick:
-            problem = FitRiskProblem(variable, w, variable.limits(bounds))
+            problem = FitRiskProblem(asked, w, asked.limits(bounds))
             if fixed is not None or (effort == "decide" and solver is None):
                 descent = fixed or FixedDescent(radius=usual_radius(problem))
                 settings = settings_of(problem, repr(descent), bounds)
@@ -126,6 +136,7 @@ def solved_profile(
 
 def settings_of(problem: FitRiskProblem, solver: str, bounds: Bounds | None) -> Settings:
     """What a profile of this problem is made with."""
+    kept = problem.variable.kept_classes
     return Settings(
         weights=tuple(problem.weights.tolist()),
         solver=solver,
@@ -137,6 +148,8 @@ def settings_of(problem: FitRiskProblem, solver: str, bounds: Bounds | None) -> 
         space=problem.variable.describe(),
         model=quick_digest(problem.variable.clf),
         version=__version__,
+        top=None if kept is None else kept.shape[1],
+        class_count=problem.variable.all_classes,
     )
 
 
@@ -172,6 +185,7 @@ def _assemble(problem: FitRiskProblem, solution: Solution, settings: Settings) -
         passes=solution.passes + known.double() * (2 / 3 + 1),
         codes=codes,
         settings=settings,
+        kept=problem.variable.kept_classes,
     )
 
 

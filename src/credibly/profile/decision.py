@@ -23,10 +23,10 @@ RADIUS_SOLVER = LBFGS(steps=16)
 """Its distances are within a few percent of those of a full solve."""
 
 
-def usual_radius(problem: FitRiskProblem) -> float:
+def usual_radius(problem: FitRiskProblem, *, sample: int = SAMPLE) -> float:
     """The median |x+ - x0| of evenly spaced inputs, to three digits so that it can be typed."""
     usable = finite_rows(problem.x0).nonzero().squeeze(1)
-    places = torch.linspace(0, max(len(usable) - 1, 0), min(SAMPLE, len(usable)), device="cpu")
+    places = torch.linspace(0, max(len(usable) - 1, 0), min(sample, len(usable)), device="cpu")
     chosen = usable[places.round().long().to(usable.device)]
     part = problem.select(chosen)
     distance = norm(solve(part, RADIUS_SOLVER, chunk_size=SAMPLE).x - part.x0)
@@ -74,6 +74,7 @@ def _decide(problem: FitRiskProblem, descent: FixedDescent, settings: Settings) 
             known.reshape(-1, *[1] * (problem.x0.dim() - 1)), spread(best.x, known), problem.x0
         )),
         steps=torch.full_like(codes, descent.steps, dtype=torch.long),
+        kept=variable.kept_classes,
     )  # fmt: skip
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from credibly._validation import require
-from credibly.errors import FileFormatError
+from credibly.errors import FileFormatError, OutputError
 from credibly.io.files import check_format, load_tensors, save_tensors
+from credibly.model.joined import UNKNOWN
 from credibly.model.variable import Moves
 from credibly.profile.certificate import Certificate
 from credibly.profile.settings import Settings
@@ -54,14 +55,16 @@ def check_name(path: str | Path, own: Literal[".safetensors", ".parquet"]) -> No
         f"Name a file in it, such as {str(path / ('profile' + own))!r}.",
     )
     if not path.parent.is_dir():
-        message = f"{path}: the folder {path.parent} does not exist; make it first."
-        raise FileNotFoundError(message)
+        problem = f"{path}: the folder {path.parent} does not exist"
+        raise OutputError(problem, remedy="Make it first.")
 
 
 def save_profile(profile: Profile, path: str | Path) -> None:
     """Write every tensor and the settings."""
     check_name(path, ".safetensors")
     tensors = {name: getattr(profile, name) for name in (*_WIDE, *_INPUTS, *_FLAT)}
+    if profile.kept is not None:
+        tensors["kept"] = profile.kept
     for f in fields(Certificate):
         tensors[_CERTIFICATE + f.name] = getattr(profile.certificate, f.name)
     plain = {name: tensor.contiguous().cpu().clone() for name, tensor in tensors.items()}
@@ -75,8 +78,6 @@ def load_parts(path: str | Path) -> dict[str, Any]:
     try:
         with Path(path).open("rb") as file:
             parquet = file.read(4) == b"PAR1"
-    except FileNotFoundError:  # the usual error says enough
-        raise
     except OSError as error:
         raise FileFormatError(f"{path}: cannot be read ({error.strerror or error}).") from error
     if parquet:
@@ -89,18 +90,20 @@ def load_parts(path: str | Path) -> dict[str, Any]:
     settings = settings_in(metadata, path)
     numbers = [f.name for f in fields(Certificate)]
     expected = {*_WIDE, *_INPUTS, *_FLAT, *(_CERTIFICATE + name for name in numbers)}
-    if missing := expected - set(tensors):
+    kept = () if settings.top is None else ("kept",)
+    if missing := {*expected, *kept} - set(tensors):
         raise FileFormatError(f"{path}: the tensors {sorted(missing)} are missing.")
     _check_shapes(tensors, settings, path)
     certificate = Certificate(**{name: tensors[_CERTIFICATE + name] for name in numbers})
-    own = {name: tensors[name] for name in (*_WIDE, *_INPUTS, *_FLAT)}
+    own = {name: tensors[name] for name in (*_WIDE, *_INPUTS, *_FLAT, *kept)}
     return {**own, "certificate": certificate, "settings": settings}
 
 
 def _check_shapes(tensors: dict[str, Tensor], settings: Settings, path: str | Path) -> None:
     count, classes = tensors["codes"].numel(), len(settings.weights)
+    widths = dict.fromkeys(_WIDE, (classes,)) | {"kept": (settings.top or 0,)}
     for name, tensor in tensors.items():
-        row = tuple(tensor.shape[1:]) if name in _INPUTS else (classes,) * (name in _WIDE)
+        row = tuple(tensor.shape[1:]) if name in _INPUTS else widths.get(name, ())
         if tuple(tensor.shape) != (count, *row):
             raise FileFormatError(
                 f"{path}: {name} has shape {tuple(tensor.shape)}, which does not fit {count} "
@@ -109,11 +112,34 @@ def _check_shapes(tensors: dict[str, Tensor], settings: Settings, path: str | Pa
     codes = set(tensors["codes"].tolist())
     if tensors["codes"].is_floating_point() or not codes <= set(Status):
         raise FileFormatError(f"{path}: unknown status codes {sorted(codes, key=str)[:5]}.")
+    if settings.top is not None:
+        check_kept(tensors["kept"], settings, path)
+
+
+def check_kept(kept: Tensor, settings: Settings, path: str | Path) -> None:
+    """Refuse what are not numbers of classes, all different, or -1 for all of a sample."""
+    known = str(kept.dtype) == "torch.int64"
+    if known:
+        unknown = (kept == UNKNOWN).all(1)
+        inside = ((kept >= 0) & (kept < (settings.class_count or 0))).all(1)
+        ordered = kept.sort(dim=1).values
+        known = bool((unknown | (inside & (ordered.diff(dim=1) != 0).all(1))).all())
+    if not known:
+        raise FileFormatError(f"{path}: the classes that were kept are not numbers of classes.")
+
+
+def read_count(value: Any) -> int | None:
+    """A number of classes in a file, or None; a `TypeError` for what is neither."""
+    whole = isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**31
+    if value is not None and not whole:
+        message = f"expected a number of classes, got {value!r}"
+        raise TypeError(message)
+    return value  # type: ignore[no-any-return]  # an int, or None
 
 
 def metadata_of(settings: Settings) -> dict[str, str]:
     """The metadata of a file with profiles of these settings."""
-    content = json.dumps(asdict(settings))
+    content = json.dumps(settings.as_json())
     return {"format": FORMAT, "format_version": FORMAT_VERSION, "settings": content}
 
 
@@ -124,9 +150,8 @@ def settings_in(metadata: Mapping[str, str], path: str | Path) -> Settings:
         settings = _as_settings(json.loads(metadata["settings"]))
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise FileFormatError(f"{path}: the settings cannot be read ({error!r}).") from error
-    names, count = settings.classes, len(settings.weights)
-    if count == 0 or (names is not None and len(names) != count):
-        raise FileFormatError(f"{path}: {len(names or ())} names of classes for {count} weights.")
+    if wrong := settings.check_classes():
+        raise FileFormatError(f"{path}: {wrong}.")
     return settings
 
 
@@ -144,4 +169,6 @@ def _as_settings(values: dict[str, Any]) -> Settings:
         raise TypeError(message)
     "".join((*words, *(values["classes"] or ()))).encode()  # an error for what is not text either
     get_args(Moves).index(values["moves"])  # a ValueError for any other word
+    for name in ("top", "class_count"):  # older files have none
+        values[name] = read_count(values.get(name))
     return Settings(**values)

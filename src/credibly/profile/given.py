@@ -8,6 +8,7 @@ from torch import Tensor
 from credibly._validation import require
 from credibly.io.fingerprints import in_words, quick_digest
 from credibly.model.batches import check_evaluation_mode
+from credibly.model.bind import rebind
 from credibly.model.classifier import Classifier
 from credibly.model.variable import Variable
 from credibly.problem.weights import class_count
@@ -53,6 +54,12 @@ def check_same_classes(variable: Variable, profile: Profile) -> None:
         got,
         "Pass the classifier that was given to credibility(...).",
     )
+
+
+def rebind_profile(clf: Classifier | Variable, profile: Profile) -> Variable:
+    """What the profile was solved for: the classifier around its x0, and its classes."""
+    settings = profile.settings
+    return rebind(clf, profile.x0, settings.space, kept=profile.kept, total=settings.class_count)
 
 
 def weights_of(profile: Profile) -> Tensor:

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from credibly import _validation as check
 from credibly.model.batches import check_evaluation_mode
-from credibly.model.bind import rebind
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import (
     HessianProducts,
@@ -31,7 +30,7 @@ from credibly.model.derivatives import (
 from credibly.model.in_space import InSpace
 from credibly.model.variable import Variable
 from credibly.problem.fit_risk import FitRiskProblem
-from credibly.profile.given import check_profile, check_same_model, weights_of
+from credibly.profile.given import check_profile, check_same_model, rebind_profile, weights_of
 from credibly.profile.profile import Profile
 from credibly.solve.linear import conjugate_gradients
 from credibly.types import finite_rows, per_sample
@@ -115,7 +114,7 @@ def attached_answer(
     _check_match("weights", w, weights_of(profile))
     remedy = "'full' is right for every smooth model; 'outputs' for piecewise-linear ones."
     check.choice("curvature", curvature, get_args(Curvature), remedy)
-    variable = rebind(clf, profile.x0, profile.settings.space)
+    variable = rebind_profile(clf, profile)
     check_evaluation_mode(variable.clf)
     check_same_model(variable.clf, profile)
     answer, free = _answer_and_free(variable, profile)
@@ -189,7 +188,8 @@ def _answer_and_free(variable: Variable, profile: Profile) -> tuple[Tensor, Tens
         answer = torch.where(on_it, border, answer)
     problem = FitRiskProblem(replace(variable, start=start), weights_of(profile), limits)
     free = problem.free(problem.evaluate(answer))
-    tied = isinstance(variable, InSpace) and bool((variable.coordinates.shared() & ~free).any())
+    own = variable.innermost
+    tied = isinstance(own, InSpace) and bool((own.coordinates.shared() & ~free).any())
     check.require(
         not tied,
         "profile",

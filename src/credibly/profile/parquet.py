@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from credibly._extras import load_extra
+from credibly._extras import load_extra, require_table_extra
 from credibly.errors import CrediblyError, FileFormatError
 from credibly.io.files import whole_file
+from credibly.model.joined import UNKNOWN
 from credibly.profile.certificate import Certificate
-from credibly.profile.files import FORMAT, FORMAT_VERSION, check_name, metadata_of, settings_in
+from credibly.profile.files import (
+    FORMAT,
+    FORMAT_VERSION,
+    check_kept,
+    check_name,
+    metadata_of,
+    settings_in,
+)
 from credibly.profile.settings import Settings
 from credibly.solve.status import Status
 from credibly.types import CPU
@@ -41,15 +48,18 @@ _STATUS = {status.label: status for status in Status} | {
 def to_pandas(profile: Profile) -> pd.DataFrame:
     """One row per sample."""
     pd = load_extra("pandas", extra="table", purpose="A table of a profile")
-    names = [profile.class_name(k) for k in range(profile.credibility.shape[1])]
-    predicted = profile.credence.nan_to_num(-torch.inf).argmax(1)
+    predicted = profile.classes_of(profile.predicted_column)
     columns: dict[str, Any] = {
-        "predicted": [names[k] for k in predicted.tolist()],
-        "most_credible": [names[k] for k in profile.ranking()[:, 0].tolist()],
+        "predicted": [profile.class_name(k) for k in predicted.tolist()],
+        "most_credible": [profile.class_name(k) for k in profile.ranking()[:, 0].tolist()],
         "status": [status.label for status in profile.status],
         "risk": profile.risk,
         "passes": profile.passes,
     }
+    names = _columns(profile.settings, profile.credibility.shape[1])
+    if profile.kept is not None:
+        for name, kept in zip(names, profile.kept.unbind(1), strict=False):
+            columns[f"class.{name}"] = _class_names(profile, kept.tolist())
     for kind in ("credibility", "credence"):
         numbers = getattr(profile, kind).unbind(1)
         columns |= {f"{kind}.{name}": column for name, column in zip(names, numbers, strict=True)}
@@ -61,10 +71,21 @@ def to_pandas(profile: Profile) -> pd.DataFrame:
     return frame  # type: ignore[no-any-return]  # a DataFrame
 
 
+def _columns(settings: Settings, count: int) -> list[str]:
+    """What the columns of a profile are called: by class, or by rank with the others last."""
+    if settings.top is not None:
+        return [*(f"top{rank + 1}" for rank in range(settings.top)), "others"]
+    return [str(k) for k in range(count)] if settings.classes is None else list(settings.classes)
+
+
+def _class_names(profile: Profile, numbers: list[int]) -> list[str | None]:
+    return [None if k == UNKNOWN else profile.class_name(k) for k in numbers]
+
+
 def write_parquet(profile: Profile, path: str | Path) -> None:
     """The same table as Parquet, with the settings in the file's metadata."""
     check_name(path, ".parquet")
-    pa = _pyarrow()
+    pa = require_table_extra()
     table = pa.Table.from_pandas(to_pandas(profile), preserve_index=False)
     metadata = {**(table.schema.metadata or {}), **metadata_of(profile.settings)}
     with whole_file(path) as place:
@@ -79,8 +100,7 @@ def read_parts(path: str | Path) -> dict[str, Any]:
 
 def _parts(table: Any, path: str | Path) -> dict[str, Any]:
     settings = _settings(table, path)
-    count = len(settings.weights)
-    names = [str(k) for k in range(count)] if settings.classes is None else settings.classes
+    names = _columns(settings, len(settings.weights))
     credibility, credence = (
         torch.stack([_numbers(table, f"{kind}.{name}", path) for name in names], dim=1)
         for kind in ("credibility", "credence")
@@ -96,16 +116,27 @@ def _parts(table: Any, path: str | Path) -> dict[str, Any]:
         "passes": _numbers(table, "passes", path),
         "codes": _codes(table, path),
         "settings": settings,
+        "kept": None if settings.top is None else _kept(table, settings, names[:-1], path),
     }
 
 
-def _pyarrow() -> Any:
-    load_extra("pyarrow.parquet", extra="table", purpose="A Parquet file of profiles")
-    return import_module("pyarrow")
+def _kept(table: Any, settings: Settings, names: list[str], path: str | Path) -> Tensor:
+    """The numbers of the classes that were kept (n, m), from their names."""
+    columns = [_column(table, f"class.{name}", path).to_pylist() for name in names]
+    found = {name for column in columns for name in column if name is not None}
+    known = {name: k for k, name in enumerate(settings.classes or ())}
+    if settings.classes is None:
+        known = {name: int(name) for name in found if str(name).isdecimal()}
+    if unknown := found - set(known):
+        raise FileFormatError(f"{path}: unknown classes {sorted(map(str, unknown))[:5]}.")
+    numbers = [[known.get(name, UNKNOWN) for name in column] for column in columns]
+    kept = torch.tensor(numbers, dtype=torch.long, device=CPU).T.contiguous()
+    check_kept(kept, settings, path)
+    return kept
 
 
 def _read(path: str | Path) -> Any:
-    pa = _pyarrow()
+    pa = require_table_extra()
     if Path(path).is_dir():
         raise FileFormatError(f"{path}: a folder, expected a Parquet file.")
     with pa.parquet.ParquetFile(path) as file:  # read_table would look for meaning in the path
@@ -117,8 +148,10 @@ def _reading(path: str | Path) -> Iterator[None]:
     """Turn whatever a damaged file can cause into a `FileFormatError` that names it."""
     try:
         yield
-    except (CrediblyError, FileNotFoundError):
+    except CrediblyError:
         raise
+    except FileNotFoundError as error:
+        raise FileFormatError(f"{path}: cannot be read (No such file or directory).") from error
     except Exception as error:  # pyarrow raises errors of many kinds
         reason = " ".join(str(error).split())
         raise FileFormatError(

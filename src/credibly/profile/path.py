@@ -21,8 +21,7 @@ from credibly.profile.arguments import check_bounds, check_solver, ticking
 from credibly.profile.credibility import solved_profile
 from credibly.profile.profile import Profile
 from credibly.solve.base import Solver
-from credibly.solve.gradient_descent import annealed
-from credibly.solve.hybrid import Hybrid
+from credibly.solve.gradient_descent import Hybrid, annealed
 from credibly.types import Bounds, Progress
 
 FIRST = Hybrid(effort=0.5)  # for the largest gamma, which starts from x0
@@ -55,8 +54,8 @@ class CredibilityPath:
         return torch.stack([profile.passes for profile in self.profiles]).sum(0)
 
     def most_credible(self) -> Tensor:
-        """The most credible class along the path (G, N)."""
-        return self.credibility.argmax(2)
+        """The most credible class along the path (G, N); -1 for others that were joined."""
+        return torch.stack([p.classes_of(p.credibility.argmax(1)) for p in self.profiles])
 
     def switching_gamma(self) -> Tensor:
         """The largest gamma at which the most credible class is not the predicted one (N,).
@@ -64,8 +63,7 @@ class CredibilityPath:
         0 if they agree along the whole path, NaN for a sample that could not be solved. Smaller is
         more trustworthy: movement must be cheaper before the class changes.
         """
-        first = self.profiles[0]
-        switched = self.most_credible() != first.credence.nan_to_num(-torch.inf).argmax(1)
+        switched = self.most_credible() != self.profiles[0].predicted
         gammas = torch.tensor(self.gammas, dtype=torch.float64, device=switched.device)
         found = (switched * gammas[:, None]).amax(0)
         solved = torch.stack([profile.usable for profile in self.profiles]).all(0)

@@ -16,18 +16,21 @@ from torch import Tensor
 
 from credibly._validation import require
 from credibly.errors import InvalidArgumentError
-from credibly.problem.rows import Rows
+from credibly.model.joined import UNKNOWN
+from credibly.problem.rows import Rows, Stored
 from credibly.profile.certificate import Certificate
 from credibly.profile.files import load_parts, save_profile
 from credibly.profile.parquet import read_parts, to_pandas, write_parquet
 from credibly.profile.settings import Settings
-from credibly.profile.stored import Stored
 from credibly.solve.status import Status
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Profile", "Settings"]
+
+OTHERS = "(others)"
+"""The name of all classes that have no column of their own."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -47,6 +50,9 @@ class Profile(Rows):
             include passes in which a finished sample was still in the batch.
         codes: the status of each sample as a number (N,); `status` has the names.
         settings: weights, solver, loss, version.
+        kept: with `top`, the numbers of the classes that the columns are about (N, m), the most
+            probable at x0 first; the last column is all other classes together. -1 where they are
+            not known. None for an ordinary profile, which has a column for every class.
 
     Example:
         >>> import torch, credibly as cr
@@ -69,6 +75,7 @@ class Profile(Rows):
     x0: Stored = Stored()
     perturbed: Stored = Stored()
     steps: Stored = Stored()
+    kept: Tensor | None = None
 
     @cached_property
     def status(self) -> tuple[Status, ...]:
@@ -86,14 +93,54 @@ class Profile(Rows):
         good = torch.tensor([status.usable for status in Status], device=self.codes.device)
         return good[self.codes.long()]
 
+    @property
+    def class_count(self) -> int:
+        """How many classes the model has; with `top` these are more than there are columns."""
+        return self.settings.class_count or self.credibility.shape[1]
+
+    @property
+    def predicted(self) -> Tensor:
+        """Numbers (N,) of the classes that the model predicts at x0; -1 where a loss is NaN.
+
+        They are those of `Classifier.predict`, unless losses tie. With `top`, it is the most
+        probable of the kept classes, even where all others together are more probable.
+        """
+        unknown = self.credence.isnan().any(1)
+        return self.classes_of(self.predicted_column).masked_fill(unknown, UNKNOWN)
+
+    @property
+    def predicted_column(self) -> Tensor:
+        """The columns (N,) of the predicted classes in `credibility` and `credence`."""
+        own = self.credence if self.kept is None else self.credence[:, :-1]
+        return own.nan_to_num(-torch.inf).argmax(1)
+
     def ranking(self) -> Tensor:
-        """Classes from most to least credible (N, K)."""
-        return self.credibility.argsort(dim=1, descending=True, stable=True)
+        """Classes from most to least credible (N, K).
+
+        With `top` there are m + 1 of them, and -1 stands for all other classes together.
+        """
+        return self.classes_of(self.credibility.argsort(dim=1, descending=True, stable=True))
+
+    def classes_of(self, columns: Tensor) -> Tensor:
+        """The numbers of the classes in these columns (N,) or (N, ...); -1 for the joined one."""
+        if self.kept is None:
+            return columns
+        known = torch.nn.functional.pad(self.kept, (0, 1), value=UNKNOWN)
+        return known.gather(1, columns.reshape(len(columns), -1)).reshape(columns.shape)
 
     def class_name(self, index: int) -> str:
-        """The name of a class, or its number if there are no names."""
+        """The name of a class, or its number if there are no names; '(others)' for a joined one."""
+        if self.kept is not None and index == UNKNOWN:
+            return OTHERS
         names = self.settings.classes
         return str(index) if names is None else names[index]
+
+    def column_names(self, row: int) -> tuple[str, ...]:
+        """The names of the classes that the columns of one sample are about."""
+        columns = torch.arange(self.credibility.shape[1], device=self.credibility.device)
+        here = self.select(slice(row, row + 1)) if self.kept is not None else self
+        numbers = here.classes_of(columns[None]).flatten().tolist()
+        return tuple(self.class_name(k) for k in numbers)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -121,17 +168,20 @@ class Profile(Rows):
     def summary(self) -> str:
         """A few lines to read: how it went, what was found, what it cost."""
         counts, good = Counter(self.status), self.usable
-        classes, weights = self.credibility.shape[1], self.settings.weights_in_words()
-        lines = [f"{len(self)} profiles of {classes} classes, {weights}"]
+        classes, weights = self._classes_in_words(), self.settings.weights_in_words()
+        lines = [f"{len(self)} profiles of {classes}, {weights}"]
         for status, count in sorted(counts.items()):
             lines.append(f"  {count:>6} {status.label}: {status.advice}")
         if bool(good.any()):
-            kept = self.credibility[good].argmax(1) == self.credence[good].argmax(1)
+            kept = self.credibility[good].argmax(1) == self.predicted_column[good]
+            unchanged = "class unchanged by the trade-off"
+            if self.kept is not None:
+                unchanged = "predicted class ahead at x+"
             distance = self.risk[good].sqrt()
             stationarity = self.certificate.relative_stationarity[good]
             passes = self.passes[good]
             lines += [
-                f"  class unchanged by the trade-off: {kept.double().mean():.1%}",
+                f"  {unchanged}: {kept.double().mean():.1%}",
                 f"  distance |x+ - x0|: median {distance.median():.4g}, most {distance.max():.4g}",
                 f"  relative stationarity: median {stationarity.median():.2g}",
                 f"  passes per sample: median {passes.median():.0f}, most {passes.max():.0f}",
@@ -140,8 +190,12 @@ class Profile(Rows):
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {s.label}" for s, n in sorted(Counter(self.status).items()))
-        size = f"{len(self)} x {self.credibility.shape[1]} classes"
+        size = f"{len(self)} x {self._classes_in_words()}"
         return f"Profile({size}, {self.settings.weights_in_words()}; {counts})"
+
+    def _classes_in_words(self) -> str:
+        ordinary = f"{self.credibility.shape[1]} classes"
+        return ordinary if self.kept is None else self.settings.classes_in_words()
 
     def save(self, path: str | Path) -> None:
         """Write a safetensors file with everything in it; see `Profile.load`.

@@ -9,7 +9,7 @@ import torch
 
 from credibly.metrics import error_coverage
 from credibly.metrics.intervals import Interval
-from credibly.report import style
+from credibly.plot import style
 from credibly.report.study_view import StudyView, auroc_of, label
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 Normalised gradient steps with momentum and lengths that fall linearly to zero,
 
-    d <- d / 2 + g / |g|,    x <- x - a r (1 - t / T) d / |d|,    t = 0, ..., T - 1,
+    d <- m d + g / |g|,    x <- x - a r (1 - t / T) d / |d|,    t = 0, ..., T - 1,
 
 with r the usual distance |x+ - x0| of ordinary inputs. The best of the T + 1 points is kept. There
 is no line search, no stopping rule and no branch on values, so that T + 1 passes are all it takes
@@ -30,7 +30,7 @@ class FixedDescent:
         radius: r, the usual distance |x+ - x0| in the space of the inputs.
         steps: T; a descent takes T + 1 passes.
         length: a, of the first step in units of the radius.
-        momentum: share of the last direction that is kept.
+        momentum: m, the share of the last direction that is kept.
 
     Example:
         >>> import credibly as cr
@@ -40,8 +40,8 @@ class FixedDescent:
 
     radius: float
     steps: int = 8
-    length: float = 0.8
-    momentum: float = 0.5
+    length: float = 0.7
+    momentum: float = 0.2
 
     def __post_init__(self) -> None:
         positive("radius", self.radius, "Use the median |x+ - x0| of ordinary inputs.")

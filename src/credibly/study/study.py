@@ -24,7 +24,7 @@ from credibly.profile.arguments import check_pair, check_solver, ticking
 from credibly.profile.credibility import credibility
 from credibly.profile.profile import Profile
 from credibly.solve.base import Solver
-from credibly.solve.hybrid import Hybrid
+from credibly.solve.gradient_descent import Hybrid
 from credibly.solve.loop import Tick
 from credibly.study import input_set
 from credibly.study.input_set import InputSet, check_usable, labels_of
@@ -220,7 +220,7 @@ class Study:
         return Rows(
             kind=inputs.kind,
             labels=labels_of(inputs, len(x)),
-            predicted=_largest(profile.credence),
+            predicted=profile.predicted.cpu(),
             credible=_largest(profile.credibility),
             scores={name: values.detach().double().cpu() for name, values in scores.items()},
             facts={"gamma": gamma, **_facts(profile)},

@@ -11,9 +11,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import torch
 
+from credibly._extras import require_table_extra
 from credibly.errors import FileFormatError
 from credibly.io.files import read_json, whole_file, write_json
-from credibly.io.tables import require_table_extra
 from credibly.metrics.intervals import Interval
 from credibly.study.rows import Kind, Rows, study_folder, study_settings
 from credibly.types import CPU

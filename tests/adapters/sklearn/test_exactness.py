@@ -30,7 +30,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC, NuSVC
 
 import credibly as cr
-from credibly.adapters.sklearn.coupling import coupled, pairwise, quadratic_form
+from credibly.adapters.sklearn.kernel_machines import coupled, pairwise, quadratic_form
 from credibly.model.losses import Hinge, Logistic, OneVersusRestHinge
 
 TOLERANCE = 1e-6

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
-from credibly.errors import MissingExtraError, ModelError
+from credibly._extras import load_extra
+from credibly.errors import ModelError
 from credibly.types import CPU
 
 SvcOutputs = Literal["soft_minimum", "mean", "probabilities"]
@@ -58,11 +62,10 @@ class Context:
 
 def require_fitted(estimator: Any, context: Context) -> None:
     """Raise `ModelError` for an estimator that is not fitted, or not on one class per sample."""
-    try:
-        from sklearn.exceptions import NotFittedError
-        from sklearn.utils.validation import check_is_fitted
-    except ImportError as error:
-        raise missing_sklearn("A twin of a scikit-learn model") from error
+    load_extra("sklearn", extra="sklearn", purpose="A twin of a scikit-learn model")
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
     try:
         check_is_fitted(estimator)
     except NotFittedError as error:
@@ -83,11 +86,6 @@ def require_fitted(estimator: Any, context: Context) -> None:
     )
 
 
-def missing_sklearn(purpose: str) -> MissingExtraError:
-    """The error for an environment without scikit-learn."""
-    return MissingExtraError(package="scikit-learn", extra="sklearn", purpose=purpose)
-
-
 def kind_of(estimator: object) -> str:
     """The class name of scikit-learn's own estimators, '' for all others.
 
@@ -95,3 +93,31 @@ def kind_of(estimator: object) -> str:
     """
     kind = type(estimator)
     return kind.__name__ if kind.__module__.split(".")[0] == "sklearn" else ""
+
+
+class Fixed(nn.Module):
+    """A function of x and of fixed tensors, which it takes by name.
+
+    The tensors are buffers, so they follow the module to other devices and precisions.
+    """
+
+    def __init__(self, function: Callable[..., Any], **tensors: Tensor) -> None:
+        super().__init__()
+        self.function = function
+        for name, value in tensors.items():
+            self.register_buffer(name, value)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(x, **self._buffers)
+
+
+def affine(weight: Tensor, bias: Tensor) -> Fixed:
+    """W x + b."""
+    bias = bias.reshape(-1).expand(len(weight)).clone()
+    return Fixed(functional.linear, weight=weight, bias=bias)
+
+
+def power(exponent: float) -> Fixed:
+    """The power of x, which also exists for a negative x if the exponent is whole."""
+    whole = int(exponent) if float(exponent).is_integer() else exponent
+    return Fixed(partial(torch.pow, exponent=whole))

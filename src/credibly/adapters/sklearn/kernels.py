@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from credibly.adapters.sklearn.context import Context
-from credibly.adapters.sklearn.fixed import Fixed, affine, power
+from credibly.adapters.sklearn.context import Context, Fixed, affine, power
 
 Order = np.ndarray[Any, np.dtype[np.intp]]
 SMOOTH = ("linear", "poly", "polynomial", "rbf", "sigmoid", "cosine", "laplacian")

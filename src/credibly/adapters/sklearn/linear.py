@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from credibly.adapters.sklearn.context import Context
-from credibly.adapters.sklearn.fixed import Fixed, affine
+from credibly.adapters.sklearn.context import Context, Fixed, affine
 from credibly.adapters.sklearn.heads import Head, Link, ScoreHead
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from credibly._validation import require
 from credibly.errors import InvalidArgumentError
-from credibly.model.frames import is_table, table_numbers
+from credibly.types import is_table, table_numbers
 
 Names = tuple[str, ...] | None
 _require = partial(require, argument="X")

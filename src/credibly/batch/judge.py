@@ -1,0 +1,148 @@
+"""`judge_file`: a verdict on every row of a file, written to Parquet, safe to interrupt."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from credibly._extras import require_table_extra
+from credibly._validation import require
+from credibly.batch.report import FAILED, JUDGED, OUTSIDE, UNREADABLE, JudgeReport, read_verdicts
+from credibly.batch.rows import Rows, first_rows, work_on
+from credibly.batch.run import Run, check_sizes, settings_of
+from credibly.batch.shards import Format, Shards, as_table
+from credibly.decide.judge import Judge
+from credibly.decide.judge_files import digest
+from credibly.io.fingerprints import digest_of_classifier
+from credibly.io.models import LoadedClassifier
+from credibly.io.sources import Source, open_source
+from credibly.solve.status import Status
+from credibly.types import Progress, finite_rows
+
+VERDICTS = Format(
+    "credibly.verdicts",
+    "verdicts.parquet",
+    {"write_page_index": True, "data_page_size": 64 * 1024},  # a few rows are read quickly
+)
+
+_REASONS = {
+    UNREADABLE: "unusable: the file could not be read",
+    OUTSIDE: "unusable: a value lies outside the bounds of the model's space",
+    FAILED: "unusable: the model raised an exception",
+}
+
+
+def judge_file(
+    judge: Judge,
+    source: Source | str | Path,
+    out: str | Path,
+    *,
+    chunk_size: int | None = None,
+    shard_size: int = 1024,
+    resume: bool = True,
+    overwrite: bool = False,
+    progress: Progress = False,
+    fingerprint: str | LoadedClassifier | None = None,
+) -> JudgeReport:
+    """Judge every row of `source` and write the verdicts to the Parquet file `out`.
+
+    The rows are those of `judge(x).to_pandas()`, with an id and a status. They are read, judged and
+    written chunk by chunk, so memory does not grow with their number. A run that was killed
+    continues where it was when it is started again, and gives the same rows. A row that cannot be
+    judged is 'unusable', its status says why, and it does not affect other rows.
+
+    Args:
+        judge: fitted for the model.
+        source: the result of `open_source`, or a path for it. A model that was fitted on a table
+            takes the columns of a table by name.
+        out: the Parquet file to write. Until it is finished its parts are in `<out>.parts/`.
+        chunk_size: rows judged at a time; by default that of the Judge.
+        shard_size: rows in a part: an interruption loses at most this many, and one chunk.
+        resume: False drops the parts of an earlier run.
+        overwrite: whether a finished file may be replaced.
+        progress: True shows a bar; a function is called with the share done.
+        fingerprint: identifies the model, see `score`; the result of `load_classifier` has one.
+
+    Example:
+        >>> import tempfile, numpy as np, torch, credibly as cr
+        >>> folder, random = tempfile.mkdtemp(), np.random.default_rng(0)
+        >>> judge = cr.Judge.fit(torch.nn.Linear(3, 2).double(), random.normal(size=(200, 3)))
+        >>> np.save(f"{folder}/x.npy", np.array([[0.1, 0.2, 0.0], [90.0, -90.0, 90.0]]))
+        >>> report = cr.judge_file(judge, f"{folder}/x.npy", f"{folder}/verdicts.parquet")
+        >>> report.verdicts["outlier"]
+        1
+    """
+    started = time.monotonic()
+    require_table_extra()
+    clf = judge.examiner.clf
+    source = source if isinstance(source, Source) else open_source(source)
+    source = source.for_model(clf)
+    size = judge.examiner.chunk_size if chunk_size is None else chunk_size
+    chunk, shard = check_sizes(size, shard_size)
+    job = _Job(clf=clf, source=source, chunk=chunk, shard=shard, judge=judge)
+    shards = Shards(Path(out), VERDICTS)
+    run = Run(job, shards, resume, overwrite)
+    resumed = run.complete(
+        {
+            **_identity(judge, fingerprint),
+            "data": run.watch.digest,
+            "judge": digest(judge),
+            **settings_of(job),
+        },
+        partial(_check, job),
+        lambda _: lambda first: judge_chunk(job, first),
+        progress=progress,
+    )
+    return read_verdicts(shards.out, resumed=resumed, seconds=time.monotonic() - started)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Job(Rows):
+    judge: Judge
+
+
+def judge_chunk(job: _Job, first: int) -> Any:
+    """Return the table of the chunk that begins with row `first`."""
+    chunk = work_on(job, lambda variable: (job.judge.judge(variable), variable), first)
+    found, variable = chunk.result
+    frame = found.to_pandas()
+    known = finite_rows(variable.start).cpu().numpy()
+    frame["status"] = JUDGED
+    frame.loc[(found.predicted < 0).numpy(), "status"] = Status.NON_FINITE_MODEL.label
+    frame.loc[~known, "status"] = Status.NON_FINITE_INPUT.label
+    chunk.mark(frame)
+    for words, reason in _REASONS.items():
+        frame.loc[frame["status"] == words, "reason"] = reason
+    table = as_table(chunk.ids, frame, job.source.id_type)
+    return table.replace_schema_metadata({"judge": json.dumps(job.judge.facts.as_json())})
+
+
+def _identity(judge: Judge, fingerprint: str | LoadedClassifier | None) -> dict[str, str]:
+    """What the model is, as settings of a run."""
+    if isinstance(fingerprint, LoadedClassifier):
+        return fingerprint.parts_by_name()
+    own = digest_of_classifier(judge.examiner.clf) or "unknown"
+    return {"model": own if fingerprint is None else fingerprint}
+
+
+def _check(job: _Job) -> dict[str, Any]:
+    """Refuse inputs of another shape than the ordinary ones, and a model that cannot take them."""
+    ordinary, source = job.judge.typicality.inputs, job.source
+    got, columns = (
+        tuple(source.shape),
+        "" if job.columns is None else f", {len(job.columns)} columns",
+    )
+    require(
+        ordinary is None or got == ordinary.shape,
+        "source",
+        f"inputs of the shape of the ordinary ones, {None if ordinary is None else ordinary.shape}",
+        f"{got} in {source.path}{columns}",
+        "Bring them into that shape: leave out columns that are not features (--drop NAME), resize "
+        "images (--size HEIGHTxWIDTH), or fit a Judge on such inputs.",
+    )
+    with first_rows(job):
+        return {"gamma": job.judge.examiner.gamma}

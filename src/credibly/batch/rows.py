@@ -1,0 +1,257 @@
+"""The rows of a run, one chunk at a time: what any work on them shares.
+
+A row that cannot be used gets a status and does not affect other rows, whatever the work is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from credibly.batch.report import FAILED, OUTSIDE, UNREADABLE
+from credibly.errors import InvalidArgumentError, ModelError
+from credibly.io.source import Ids
+from credibly.io.sources import Source
+from credibly.io.tables import list_names
+from credibly.model.bind import bind
+from credibly.model.checks import check_model
+from credibly.model.classifier import Classifier
+from credibly.model.derivatives import losses_only, undisturbed
+from credibly.model.in_space import InSpace
+from credibly.model.space import Space
+from credibly.model.variable import Inputs, Variable
+from credibly.types import Bounds, finite_rows, per_sample
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+AUTO_ROWS = 256
+"""Rows at the start of the data on which the model is checked and gamma='auto' is set."""
+
+T = TypeVar("T")
+
+Work = Callable[[Variable], T]
+"""What is done with the rows of a chunk."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """The rows, and the model that takes them.
+
+    Attributes:
+        clf: the classifier.
+        source: where the rows come from.
+        chunk: rows at a time.
+        shard: rows in a part of the output.
+        bounds: between which rows must lie.
+    """
+
+    clf: Classifier
+    source: Source
+    chunk: int
+    shard: int
+    bounds: Bounds | None = None
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """Names of the features, if the source has any."""
+        found: Sequence[str] | None = getattr(self.source, "columns", None)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk(Generic[T]):
+    """What the work gave for the rows of a chunk.
+
+    Attributes:
+        ids: of the rows.
+        result: of the work; rows that could not be used were NaN to it.
+        statuses: which rows (n,) could not be used, by the words for it.
+    """
+
+    ids: Ids
+    result: T
+    statuses: Mapping[str, Tensor]
+
+    def mark(self, frame: pd.DataFrame) -> None:
+        """Write the words into the column `status`."""
+        for words, rows in self.statuses.items():
+            frame.loc[rows.cpu().numpy(), "status"] = words
+
+
+def work_on(rows: Rows, work: Work[T], first: int) -> Chunk[T]:
+    """Do the work on the chunk that begins with row `first`."""
+    ids, x = rows.source.read(first, min(first + rows.chunk, len(rows.source)))
+    unread = ~finite_rows(x) & rows.source.files
+    x, outside = prepare(rows, x)
+    failing = torch.zeros_like(outside)
+    try:
+        result = use(rows.clf, work, x)
+    except Exception as error:  # noqa: BLE001  # a model may raise anything
+        result, failing = _without_failing(rows, work, x, first, error)
+    return Chunk(ids, result, {UNREADABLE: unread, OUTSIDE: outside, FAILED: failing})
+
+
+def _without_failing(
+    rows: Rows, work: Work[T], x: Tensor, first: int, error: Exception
+) -> tuple[T, Tensor]:
+    """Do the work with a working row in the place of those on which the model raises.
+
+    To the work these become NaN. Returns its result and which rows they are (n,).
+    """
+    failing = raising(partial(use, rows.clf, work), x)
+    working = _working_row(rows, work) if bool(failing.any()) else None
+    if working is None:
+        raise model_failed(first, len(x), error) from error
+    replaced = torch.where(per_sample(failing, x), working, x)
+    try:
+        result = use(rows.clf, work, replaced, without=failing)
+    except Exception as again:
+        raise model_failed(first, len(x), again) from again
+    return result, failing & finite_rows(x)  # the status of the others says more
+
+
+def use(clf: Classifier, work: Work[T], x: Tensor, *, without: Tensor | None = None) -> T:
+    """Do the work on a batch; the rows `without` (n,) become NaN. The model was checked before."""
+    variable = bind(clf, x)
+    if without is not None:
+        start = variable.start
+        start = torch.where(per_sample(without, start), torch.nan, start)
+        variable = dataclasses.replace(variable, start=start)
+    with undisturbed(variable) as variable:
+        return work(variable)
+
+
+def prepare(rows: Rows, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Move inputs to the model's device and precision; rows outside the bounds become NaN.
+
+    Returns the inputs and which rows lie outside (n,).
+    """
+    x = x.to(device=rows.clf.device, dtype=rows.clf.dtype)
+    outside = _outside(rows, x) & finite_rows(x)
+    return torch.where(per_sample(outside, x), torch.nan, x), outside
+
+
+def _outside(rows: Rows, x: Tensor) -> Tensor:
+    """Find the rows (n,) with a movable value outside the bounds of the run or of the space."""
+    clf, bounds = rows.clf, rows.bounds
+    none = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    if clf.space is None and clf.module is None:
+        return none if bounds is None else ((x < bounds[0]) | (x > bounds[1])).flatten(1).any(1)
+    space = clf.space or Space()
+    if bounds is None and space.bounds is None:
+        return none
+    bare = copy(clf)
+    bare.space = dataclasses.replace(space, bounds=None)  # else one row outside would raise for all
+    try:
+        found = bind(bare, x)
+    except ModelError:  # the model raises on some row, which gets its status later
+        return torch.cat([_outside(rows, row) for row in torch.split(x, 1)]) if len(x) > 1 else none
+    assert isinstance(found, InSpace)  # noqa: S101  # as all that bind gives
+    own = space.bounds_of(found.paths[0], tuple(found.shapes[0]))
+    low, high = (None, None) if own is None else (side.to(found.values) for side in own)
+    return dataclasses.replace(found.coordinates, low=low, high=high).outside(bounds)
+
+
+@dataclass(frozen=True, eq=False)
+class FirstRows:
+    """The first rows of the data.
+
+    Attributes:
+        read: as they are in the file.
+        outside: which of them (n,) lie outside the bounds.
+        x: those on which the model runs.
+        variable: the same, as the model takes them.
+    """
+
+    read: Tensor
+    outside: Tensor
+    x: Tensor
+    variable: Variable
+
+
+@contextmanager
+def first_rows(rows: Rows, count: int = AUTO_ROWS) -> Iterator[FirstRows]:
+    """Check the model on the first rows, and give those on which it runs."""
+    read = rows.source.read(0, count)[1]
+    x, outside = prepare(rows, read)
+    with undisturbed(Inputs(rows.clf, x)) as inputs:
+        x = _drop_failing(rows.clf, inputs.start)
+        variable = bind(rows.clf, x)
+        with naming_columns(rows.columns):
+            check_model(variable)
+        yield FirstRows(read, outside, x, variable)
+
+
+@contextmanager
+def naming_columns(columns: Sequence[str] | None) -> Iterator[None]:
+    """If a model fails on the rows of a table, say which columns it was given."""
+    try:
+        yield
+    except (ModelError, InvalidArgumentError) as error:
+        raised = isinstance(error, ModelError) and error.__cause__ is not None
+        shaped = isinstance(error, InvalidArgumentError) and error.argument == "x"
+        if columns is None or not (raised or shaped):
+            raise
+        raise ModelError(
+            f"{str(error).removesuffix(error.remedy).rstrip(' .')}; it was given {len(columns)} "
+            f"columns as features: {list_names(columns)}",
+            remedy="If one of them is not a feature, such as the label, leave it out (--drop NAME),"
+            f" or name the features (--columns a,b). {error.remedy}",
+        ) from error
+
+
+def _drop_failing(clf: Classifier, x: Tensor) -> Tensor:
+    """Return the rows on which the model runs; if it runs on none, all, to check it on them."""
+    try:
+        run(clf, x if clf.module is not None else x[finite_rows(x)][:2])
+    except Exception:  # noqa: BLE001  # a model may raise anything
+        failing = raising(partial(run, clf), x)
+        return x[~failing] if bool((~failing & finite_rows(x)).any()) else x
+    return x
+
+
+def run(clf: Classifier, x: Tensor) -> None:
+    """Run the model once on the finite rows."""
+    variable = bind(clf, x)  # a named module is found by running the model
+    finite = finite_rows(variable.start)
+    if clf.module is None and bool(finite.any()):
+        losses_only(variable.select(finite), variable.start[finite])
+
+
+def raising(call: Callable[[Tensor], object], x: Tensor) -> Tensor:
+    """Find the rows (n,) on which `call` raises, one at a time."""
+    failing = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    for n in range(len(x)):
+        try:
+            call(x[n : n + 1])
+        except Exception:  # noqa: BLE001  # a model may raise anything
+            failing[n] = True
+    return failing
+
+
+def _working_row(rows: Rows, work: Work[T]) -> Tensor | None:
+    """Find one of the first rows that can be used (1, ...), or None."""
+    x, _ = prepare(rows, rows.source.read(0, AUTO_ROWS)[1])
+    for n in finite_rows(x).nonzero().flatten().tolist():
+        if not bool(raising(partial(use, rows.clf, work), x[n : n + 1]).any()):
+            return x[n : n + 1]
+    return None
+
+
+def model_failed(first: int, count: int, error: Exception) -> ModelError:
+    """Return the error of a model that fails on all rows, or not because of a row."""
+    reason = (str(error).splitlines() or [""])[0]
+    return ModelError(
+        f"the model failed on rows {first} to {first + count - 1} with "
+        f"{type(error).__name__}: {reason}",
+        remedy="Finished rows are kept. Try a smaller chunk_size (--chunk-size) if memory ran out.",
+    )

@@ -1,0 +1,149 @@
+"""`credibly fit`: a Judge for a model, from ordinary inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from credibly.cli import options as o
+from credibly.cli.console import print_text, show_progress
+from credibly.errors import CrediblyError, ModelError, OutputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from credibly.cli.labels import LabelPlace
+    from credibly.decide.judge import Judge
+    from credibly.io.models import LoadedClassifier
+    from credibly.io.sources import Source
+
+
+@o.spread
+def fit(
+    model: o.Model,
+    ordinary: Annotated[
+        Path,
+        typer.Argument(help="File or folder of inputs like those to come, not of the training."),
+    ],
+    *,
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|COLUMN",
+            help="True classes: a file, FILE:KEY, or an array or column of ORDINARY.",
+        ),
+    ] = None,
+    false_alarms: Annotated[
+        float, typer.Option(help="Chance that an ordinary input raises an alarm, at most.")
+    ] = 0.01,
+    error_rate: Annotated[
+        float | None, typer.Option(help="Of what is accepted at most this share is wrong.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="With which the error rate is kept.")] = 0.95,
+    by_class: Annotated[
+        bool, typer.Option("--by-class", help="Keep the error rate for each predicted class.")
+    ] = False,
+    doubted: Annotated[
+        float, typer.Option(help="Without an error rate: share of ordinary inputs to doubt.")
+    ] = 0.1,
+    profile: Annotated[
+        Literal["doubtful", "always", "never"],
+        typer.Option(help="Which inputs are looked at with a profile."),
+    ] = "doubtful",
+    gamma: o.Gamma = "auto",
+    features: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|auto|none",
+            help="Layer whose inputs are compared; by default the last linear one.",
+        ),
+    ] = "auto",
+    chunk_size: Annotated[int, typer.Option(min=1, help="Inputs handled at a time.")] = 256,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a Judge.")] = False,
+    of_model: o.ModelOptions,
+    of_data: o.DataOptions,
+) -> None:
+    """Learn what is ordinary for MODEL, and save a Judge for `judge`."""
+    from credibly.cli.labels import LabelPlace
+
+    settings = {
+        "false_alarms": false_alarms, "error_rate": error_rate, "confidence": confidence,
+        "by_class": by_class, "doubted": doubted, "profile": profile, "gamma": o.as_gamma(gamma),
+        "features": None if features == "none" else features, "chunk_size": chunk_size,
+    }  # fmt: skip
+    _check(out, labels, error_rate, by_class=by_class, overwrite=overwrite)
+    place = None if labels is None else LabelPlace.find(labels, ordinary, of_data)
+    with o.plain_warnings():
+        source = (of_data if place is None else place.how).open(ordinary)
+        loaded = of_model.load(model)
+        source = source.for_model(loaded.classifier)
+        fitted = _fit(loaded, source, _read(place, loaded, source), settings)
+        fitted.save(out)
+    print_text(fitted.summary())
+    print_text(f"saved in {out}; use it with `credibly judge MODEL DATA --judge {out} --out ...`")
+
+
+def _check(
+    out: Path, labels: str | None, error_rate: float | None, *, by_class: bool, overwrite: bool
+) -> None:
+    """Report errors that need nothing to be read."""
+    from credibly._validation import require
+
+    if not out.parent.is_dir():
+        raise OutputError(f"{out}: the folder {out.parent} does not exist", remedy="Make it first.")
+    if out.exists() and not out.is_dir():
+        raise OutputError(f"{out} is a file", remedy="A Judge is a folder: choose another name.")
+    if out.is_dir() and not overwrite:
+        raise OutputError(
+            f"{out} exists already", remedy="Choose another name, or replace it with --overwrite."
+        )
+    promised = f"true classes for an error rate of {error_rate}"
+    remedy = "Pass --labels and a file or column, or leave out --error-rate."
+    require(error_rate is None or labels is not None, "labels", promised, "none", remedy)
+    remedy = "Pass --error-rate, or leave out --by-class."
+    require(not by_class or error_rate is not None, "error_rate", "a share", "none", remedy)
+
+
+def _read(place: LabelPlace | None, loaded: LoadedClassifier, source: Source) -> Tensor | None:
+    """Read the labels, if there are any; a model without names of classes is asked for them."""
+    if place is None:
+        return None
+    from credibly.batch.rows import Rows, first_rows
+    from credibly.decide.examine import classes_of
+    from credibly.types import finite_rows
+
+    def count() -> int:
+        rows = Rows(clf=loaded.classifier, source=source, chunk=1, shard=1)
+        with first_rows(rows) as first:
+            finite = finite_rows(first.variable.start)
+            return classes_of(first.variable.select(finite) if finite.any() else first.variable)
+
+    return place.read(loaded.classifier, len(source), count)
+
+
+def _fit(
+    loaded: LoadedClassifier, source: Source, labels: Tensor | None, settings: dict[str, Any]
+) -> Judge:
+    from credibly.batch.rows import naming_columns
+    from credibly.decide.judge import Judge
+    from credibly.decide.ordinary import MOST
+
+    count = min(len(source), MOST)
+    try:
+        with (
+            show_progress("looking", count, "ordinary inputs") as tick,
+            naming_columns(getattr(source, "columns", None)),
+        ):
+            tick(0.0)  # nothing was finished before
+            return Judge.fit(loaded, source, labels, progress=tick, **settings)
+    except CrediblyError:
+        raise
+    except Exception as error:  # a model may raise anything
+        reason = (str(error).splitlines() or [""])[0]
+        raise ModelError(
+            f"the model failed on some of {source.path} with {type(error).__name__}: {reason}",
+            remedy="Leave out the inputs that it cannot take: they are not ordinary ones.",
+        ) from error

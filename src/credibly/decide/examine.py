@@ -1,0 +1,96 @@
+"""How a Judge looks at inputs: first by one forward, then by a profile that is cheap to solve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from credibly.decide.signals import Glance, glance
+from credibly.io.streams import Batch, LabelName, batches_of
+from credibly.model.bind import bind
+from credibly.model.classifier import Classifier
+from credibly.model.derivatives import losses_only, undisturbed
+from credibly.model.features import LastHidden
+from credibly.model.joined import keep_top
+from credibly.model.variable import Variable
+from credibly.problem.fit_risk import FitRiskProblem
+from credibly.profile.credibility import settings_of
+from credibly.profile.decision import decision_profile
+from credibly.profile.profile import Profile
+from credibly.solve.fixed import FixedDescent
+
+
+@dataclass(frozen=True, eq=False)
+class Examiner:
+    """The model, and how it is asked.
+
+    Attributes:
+        clf: the classifier.
+        gamma: the cost of moving an input.
+        descent: the solver of profiles; None if they are never used.
+        hidden: the layer whose input are the features; None if there is none.
+        top: how many of the most probable classes a profile is asked over; None for all.
+        chunk_size: inputs handled at a time.
+    """
+
+    clf: Classifier
+    gamma: float
+    descent: FixedDescent | None
+    hidden: LastHidden | None
+    top: int | None
+    chunk_size: int
+
+    def variables(self, data: Any) -> Iterator[tuple[Variable, Batch]]:
+        """What is asked about, in chunks, from anything that holds inputs."""
+        yield from variables_of(self.clf, data, self.chunk_size)
+
+    def glance(self, variable: Variable) -> Glance:
+        """What one forward tells of finite inputs."""
+        return glance(variable, self.hidden)
+
+    def profile(self, variable: Variable) -> Profile:
+        """The profiles of finite inputs, by the descent."""
+        assert self.descent is not None  # noqa: S101  # asked only where profiles are used
+        problem = problem_of(over_top(variable, self.top), self.gamma)
+        settings = settings_of(problem, repr(self.descent), None)
+        return decision_profile(problem, self.descent, settings, chunk_size=self.chunk_size)
+
+
+def variables_of(
+    clf: Classifier, data: Any, size: int, *, labels: LabelName = None
+) -> Iterator[tuple[Variable, Batch]]:
+    """The variables of any data, at most `size` samples each, and the labels beside them."""
+    for batch in batches_of(clf, data, size=size, labels=labels):
+        given = batch.inputs
+        variable = given if isinstance(given, Variable) else bind(clf, given)
+        for first in range(0, len(variable), size):
+            rows = slice(first, first + size)
+            beside = None if batch.labels is None else batch.labels[rows]
+            with undisturbed(variable.select(rows)) as part:
+                yield part, Batch(None, beside)
+
+
+def problem_of(variable: Variable, gamma: float) -> FitRiskProblem:
+    """The trade-off of a variable with the same weight for all classes."""
+    count = len(losses_only(variable.select(slice(0, 1)), variable.start[:1])[0])
+    weights = torch.full((count,), gamma, dtype=torch.float64, device=variable.start.device)
+    return FitRiskProblem(variable, weights.to(variable.start), variable.limits(None))
+
+
+def over_top(variable: Variable, top: int | None) -> Variable:
+    """The same asked over the most probable classes, the others as one."""
+    return variable if top is None else keep_top(variable, top, chunk_size=len(variable))
+
+
+def classes_of(variable: Variable) -> int:
+    """The number of classes."""
+    return glance(variable.select(slice(0, 1)), None).logits.shape[1]
+
+
+def finite_logits(logits: Tensor) -> Tensor:
+    """Inputs (n,) whose logits are all finite."""
+    return logits.isfinite().all(1).cpu()

@@ -1,0 +1,313 @@
+"""A Judge on disk: a folder with judge.json and judge.safetensors, and nothing that runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from credibly._validation import chunk_size as check_chunk_size
+from credibly._validation import positive, require
+from credibly._validation import whole as whole_number
+from credibly.decide.alarm import QUESTIONS, Alarm, Scales
+from credibly.decide.calibration import VennAbers
+from credibly.decide.examine import Examiner
+from credibly.decide.judge_facts import Facts
+from credibly.decide.ordinary import with_space
+from credibly.decide.recipe import TrustRecipe
+from credibly.decide.signals import Typicality, signal_names
+from credibly.decide.typicality import (
+    Correlations,
+    InputMetric,
+    Neighbours,
+    Ranges,
+    TypicalInputs,
+    names_of_columns,
+)
+from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, OutputError
+from credibly.io.files import (
+    json_text,
+    load_tensors,
+    read_json,
+    tensors_content,
+    whole_file,
+    writing,
+)
+from credibly.io.fingerprints import (
+    digest_of_parts,
+    digest_of_tensor,
+    in_words,
+    name_of_callable,
+    quick_digest,
+)
+from credibly.io.streams import as_classifier
+from credibly.model.batches import TakesTables
+from credibly.model.classifier import Classifier
+from credibly.model.features import LastHidden
+from credibly.model.space import Space
+from credibly.solve.fixed import FixedDescent
+from credibly.types import CPU
+
+if TYPE_CHECKING:
+    from credibly.decide.judge import Judge
+
+FORMAT, VERSION = "credibly.judge", 1
+NUMBERS, TENSORS = "judge.json", "judge.safetensors"
+
+LONGEST = 1000
+"""Steps of a descent at most: a damaged file must not make a Judge run for ever."""
+
+
+def save(judge: Judge, path: Path) -> None:
+    """Write both files, or none: an old Judge survives a full disk."""
+    if path.exists() and not path.is_dir():
+        raise OutputError(f"{path} is a file", remedy="A Judge is saved as a folder: name one.")
+    made = not path.exists()
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+    data = tensors_content(_tensors(judge), {"format": FORMAT})
+    content = {**_content(judge), "sha256": hashlib.sha256(data).hexdigest()}
+    try:
+        with whole_file(path / TENSORS) as tensors, whole_file(path / NUMBERS) as numbers:
+            tensors.write_bytes(data)
+            numbers.write_text(json_text(content), encoding="utf-8")
+    except OutputError:
+        if made:
+            path.rmdir()
+        raise
+
+
+def digest(judge: Judge) -> str:
+    """Return the SHA-256 of what `save` would write, in hex; it tells Judges apart."""
+    words = json.dumps(_content(judge), sort_keys=True)
+    tensors = [(name, digest_of_tensor(value)) for name, value in sorted(_tensors(judge).items())]
+    return digest_of_parts([("content", words), *tensors])
+
+
+def _content(judge: Judge) -> dict[str, Any]:
+    """The numbers and words of a Judge."""
+    inputs = judge.typicality.inputs
+    return {
+        "format": FORMAT,
+        "format_version": VERSION,
+        "facts": judge.facts.as_json(),
+        "gamma": judge.examiner.gamma,
+        "descent": None if judge.examiner.descent is None else asdict(judge.examiner.descent),
+        "features": None if judge.examiner.hidden is None else judge.examiner.hidden.name,
+        "top": judge.examiner.top,
+        "chunk_size": judge.examiner.chunk_size,
+        "scales": [part.as_json() for part in (judge.alarm.whole, *judge.alarm.parts)],
+        "trust": judge.recipe.as_json(),
+        "columns": None if inputs is None else inputs.ranges.names,
+        "shape": None if inputs is None else inputs.shape,
+        "classes": judge.examiner.clf.classes,
+        "classifier": _use_of(judge.examiner.clf),
+    }
+
+
+def _use_of(clf: Classifier) -> dict[str, str | None]:
+    """How a network is used, which its weights do not tell."""
+    return {
+        "outputs": clf.outputs,
+        "loss": repr(clf.loss),
+        "module": clf.module,
+        "preprocess": name_of_callable(clf.preprocess),
+        "pick": name_of_callable(clf.pick),
+    }
+
+
+def load(path: Path, net: Any) -> dict[str, Any]:
+    """The fields of a Judge, checked against the network."""
+    if not (path / NUMBERS).is_file():
+        raise FileFormatError(f"{path}: not the folder of a Judge; it has no {NUMBERS}.")
+    content = read_json(path / NUMBERS, FORMAT, VERSION)
+    tensors, _ = load_tensors(path / TENSORS)
+    if hashlib.sha256((path / TENSORS).read_bytes()).hexdigest() != content.get("sha256"):
+        raise FileFormatError(f"{path / TENSORS}: not the file that {NUMBERS} was saved with.")
+    clf = as_classifier(net)
+    with _reading(path / NUMBERS):
+        facts = Facts.from_json(content["facts"])
+        clf = _in_own_units(net, clf, tensors)
+        stored = {name: content["classifier"][name] for name in _use_of(clf)}
+    _check_network(clf, facts, path)
+    _check_use(clf, stored, path)
+    with _reading(path / NUMBERS):
+        return _fields(content, tensors, clf, facts)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn whatever is wrong in a file into a `FileFormatError` that names it."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
+            CrediblyError) as error:  # fmt: skip
+        raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
+
+
+def _in_own_units(net: Any, clf: Classifier, tensors: dict[str, Tensor]) -> Classifier:
+    """The classifier, in the units that a table of its ordinary inputs had."""
+    own = isinstance(clf.net, TakesTables) and clf.space is None
+    if own and not isinstance(net, Classifier) and "space.scale" in tensors:
+        locked = tensors["space.locked"]
+        return with_space(clf, Space(scale=tensors["space.scale"], locked=locked))
+    return clf
+
+
+def _check_network(clf: Classifier, facts: Facts, path: Path) -> None:
+    found = quick_digest(clf)
+    if found != facts.model:
+        raise InvalidArgumentError(
+            "net",
+            expected=f"the network the Judge in {path} was fitted for, {in_words(facts.model)}",
+            got=in_words(found),
+            remedy="Load that network, or fit a Judge for this one: scores of different networks "
+            "are not comparable.",
+        )
+
+
+def _check_use(clf: Classifier, stored: dict[str, Any], path: Path) -> None:
+    used = _use_of(clf)
+    other = [f"{n} {v!r} and not {stored[n]!r}" for n, v in used.items() if v != stored[n]]
+    require(
+        not other,
+        "net",
+        f"the network used as the Judge in {path} was fitted",
+        ", ".join(other),
+        "Pass the same options of the classifier, or fit a Judge for this one.",
+    )
+
+
+def _fields(
+    content: dict[str, Any], tensors: dict[str, Tensor], clf: Classifier, facts: Facts
+) -> dict[str, Any]:
+    descent = None if content["descent"] is None else FixedDescent(**content["descent"])
+    name = content["features"]
+    hidden = None if name is None else LastHidden.of(clf, name)
+    gamma, size = positive("gamma", content["gamma"]), check_chunk_size(content["chunk_size"])
+    top = None if content["top"] is None else whole_number("top", content["top"])
+    examiner = Examiner(clf, gamma, descent, hidden, top, size)
+    whole, *parts = (Scales.from_json(part) for part in content["scales"])
+    ordinary = tuple(
+        {question: tensors[f"ordinary.{question}.{k}"].double() for question in QUESTIONS}
+        for k in range(len(parts))
+    )
+    calibration = None
+    if "calibration.scores" in tensors:
+        steps = (tensors[f"calibration.{part.name}"] for part in fields(VennAbers))
+        calibration = VennAbers(*steps)
+    found = {
+        "examiner": examiner,
+        "typicality": _typicality(content, tensors, clf),
+        "alarm": Alarm(whole, tuple(parts), ordinary),
+        "recipe": TrustRecipe.from_json(content["trust"]),
+        "ordinary_trust": tensors["ordinary.trust"].double(),
+        "thresholds": tensors["thresholds"].double(),
+        "calibration": calibration,
+        "facts": facts,
+    }
+    _check_together(content, found)
+    return found
+
+
+def _check_together(content: dict[str, Any], found: dict[str, Any]) -> None:
+    """Refuse parts of which each is sound, and which do not belong together."""
+    facts, examiner, alarm = found["facts"], found["examiner"], found["alarm"]
+    names = {*signal_names(
+        facts.classes, found["typicality"], profiled=examiner.descent is not None
+    )}  # fmt: skip
+    scales = (alarm.whole, *alarm.parts)
+    used = {n for part in scales for n in (*part.strange, *part.middles)} | {*found["recipe"].units}
+    ranked = sum(len(part["either"]) for part in alarm.ordinary)
+    inputs = found["typicality"].inputs
+    checks = {
+        "signals": used <= names,
+        "profile": (examiner.descent is None) == (facts.profile == "never"),
+        "steps": examiner.descent is None or examiner.descent.steps <= LONGEST,
+        "features": _fit_layer(examiner.hidden, found["typicality"].features),
+        "samples": ranked == len(found["ordinary_trust"]) == facts.samples,
+        "classes": tuple(found["thresholds"].shape) == (facts.classes,),
+        "names of classes": len(content["classes"] or range(facts.classes)) == facts.classes,
+        "labels": facts.labelled == (found["calibration"] is not None),
+        "shape": inputs is None or prod(inputs.shape) > int(inputs.metric.places.max()),
+        "columns": inputs is None or len(inputs.ranges.names) == inputs.ranges.low.shape[1],
+        "statistics": inputs is None or _as_many(inputs),
+        "most probable classes": examiner.top is None or examiner.top < facts.classes,
+    }
+    wrong = [name for name, good in checks.items() if not good]
+    if wrong:
+        raise FileFormatError(f"the {wrong[0]} do not go with the rest")
+
+
+def _fit_layer(hidden: LastHidden | None, features: Neighbours | None) -> bool:
+    """Whether the layer can have such features; of one that is not linear, running it tells."""
+    if hidden is None or features is None:
+        return hidden is None and features is None
+    (layer,) = hidden.parts.modules.values()
+    return not isinstance(layer, nn.Linear) or layer.in_features == features.points.shape[1]
+
+
+def _as_many(inputs: TypicalInputs) -> bool:
+    """Whether inputs of the shape have as many columns as were compared."""
+    one = torch.empty((1, *inputs.shape), device="meta")
+    return len(names_of_columns(one, None)) == len(inputs.ranges.names)
+
+
+def _typicality(content: dict[str, Any], tensors: dict[str, Tensor], clf: Classifier) -> Typicality:
+    device = clf.device or CPU
+    named = {name.partition(".")[0] for name in tensors}
+    features = Neighbours(tensors["features.points"].to(device)) if "features" in named else None
+    if "points" not in named:
+        return Typicality(features, None)
+    metric, alike = (
+        InputMetric(*(tensors[f"{name}.{part.name}"] for part in fields(InputMetric)))
+        for name in ("metric", "alike")
+    )
+    points, statistics = (
+        Neighbours(tensors[f"{name}.points"].to(place))
+        for name, place in (("points", device), ("statistics", CPU))
+    )
+    low, high, unit = (tensors[f"ranges.{name}"].double() for name in ("low", "high", "unit"))
+    ranges = Ranges(low, high, unit, tuple(str(name) for name in content["columns"]))
+    shape = tuple(int(n) for n in content["shape"])
+    correlations = None
+    if "correlations" in named:
+        correlations = Correlations(tensors["correlations.centre"], tensors["correlations.root"])
+    return Typicality(
+        features, TypicalInputs(metric, points, alike, statistics, ranges, correlations, shape)
+    )
+
+
+def _tensors(judge: Judge) -> dict[str, Tensor]:
+    """The tensors of a Judge by name, on the CPU."""
+    known = judge.typicality
+    found: dict[str, Tensor] = {
+        **{
+            f"ordinary.{question}.{k}": values
+            for k, part in enumerate(judge.alarm.ordinary)
+            for question, values in part.items()
+        },
+        "ordinary.trust": judge.ordinary_trust,
+        "thresholds": judge.thresholds,
+    }
+    if known.features is not None:
+        found["features.points"] = known.features.points
+    inputs = known.inputs
+    if inputs is not None:
+        for name, part in vars(inputs).items():
+            known_tensors = vars(part) if hasattr(part, "__dict__") else {}
+            found |= {f"{name}.{k}": v for k, v in known_tensors.items() if isinstance(v, Tensor)}
+    if judge.calibration is not None:
+        found |= {f"calibration.{name}": v for name, v in vars(judge.calibration).items()}
+    space = judge.examiner.clf.space
+    if space is not None and isinstance(space.scale, Tensor) and isinstance(space.locked, Tensor):
+        found |= {"space.scale": space.scale, "space.locked": space.locked}
+    return {name: value.detach().cpu().contiguous() for name, value in found.items()}

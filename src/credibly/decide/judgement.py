@@ -1,0 +1,230 @@
+"""What a Judge found: verdicts, p-values, a ranking, reasons and costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from credibly._validation import labels as check_labels
+from credibly._validation import require, whole_number
+from credibly.decide.reasons import Reasons
+from credibly.decide.selective import ABSTAINED, Abstention
+from credibly.decide.signals import Signals
+from credibly.decide.verdict import Verdict
+from credibly.plot.one_profile import plot_profile
+from credibly.profile.profile import Profile
+from credibly.types import Labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+_VERDICTS = tuple(Verdict)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Judgement:
+    """What a `Judge` says of N inputs; the sample axis is first everywhere, all on the CPU.
+
+    Attributes:
+        predicted: the model's class (N,), whatever the verdict; -1 where unusable.
+        trust: one number (N,) to rank by, higher is more trustworthy; NaN where unusable.
+        p_outlier: the share (N,) of ordinary inputs, this one included, that are at least as unlike
+            the others. For inputs like the ordinary ones the chance that it is at most a is at most
+            a (conformal p-value), for any distribution and also with the cascade; the scales of the
+            signals, which are quantiles of the same ordinary inputs, are taken as given.
+        p_tampered: the same for the question whether the input was tampered with.
+        p_ordinary: the same for both questions at once. It is what raises the alarm: a verdict is
+            'outlier' or 'tampered' where it is at most the Judge's rate of false alarms.
+        p_wrong: the chance (N,) that the class is wrong, for an input like the ordinary ones. With
+            labels it is calibrated (Venn-Abers: of two numbers, between which it lies, one is right
+            on average). Without labels it is what the model itself claims, 1 - its largest
+            probability, and no promise.
+        passes: what each input cost (N,); a pass is a forward and a backward, a forward is a third.
+        signals: the numbers behind it all (N,), by name; NaN where no profile was needed.
+        codes: the verdicts (N,) as places in `Verdict`.
+        profile: the profiles of the inputs `profiled`, if they were kept.
+        profiled: numbers of the inputs that have one.
+        names: of the classes, if known.
+
+    Example: see `Judge`.
+    """
+
+    predicted: Tensor
+    trust: Tensor
+    p_outlier: Tensor
+    p_tampered: Tensor
+    p_ordinary: Tensor
+    p_wrong: Tensor
+    passes: Tensor
+    codes: Tensor
+    signals: Signals
+    reasons: Reasons = field(repr=False)
+    shares_right: dict[str, float] = field(default_factory=dict)
+    names: tuple[str, ...] | None = None
+    class_count: int = 2
+    profile: Profile | None = None
+    profiled: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """One verdict per input."""
+        return tuple(_VERDICTS[code] for code in self.codes.tolist())
+
+    @property
+    def accepted(self) -> Tensor:
+        """Which inputs (N,) have the verdict to trust the class."""
+        return self.codes == Verdict.TRUST.code
+
+    @cached_property
+    def classes(self) -> tuple[int | Abstention, ...]:
+        """The class of each input that is accepted, `ABSTAINED` for the others."""
+        rows = zip(self.predicted.tolist(), self.accepted.tolist(), strict=True)
+        return tuple(k if yes else ABSTAINED for k, yes in rows)
+
+    @property
+    def cost(self) -> float:
+        """Mean passes per input."""
+        return float(self.passes.mean())
+
+    def accuracy(self, labels: Labels) -> float:
+        """Share of the accepted inputs whose class is right; NaN if none is accepted."""
+        truth = check_labels(labels, len(self), self.class_count)
+        right = (self.predicted == truth)[self.accepted]
+        return float(right.double().mean()) if len(right) else float("nan")
+
+    def class_name(self, index: int) -> str:
+        """The name of a class, or its number."""
+        return str(index) if self.names is None else self.names[index]
+
+    def summary(self) -> str:
+        """A few lines to read."""
+        looked = int((self.passes > 0.5).sum())
+        lines = [f"{len(self)} inputs, {self.cost:.2f} passes each ({looked} needed a profile)"]
+        return "\n".join([*lines, *in_lines(Counter(self.verdicts), self.shares_right)])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per input: verdict, classes, p-values, cost, signals, why it is not accepted."""
+        import pandas as pd
+
+        numbers = {
+            name: getattr(self, name).numpy()
+            for name in ("trust", "p_ordinary", "p_outlier", "p_tampered", "p_wrong", "passes")
+        }
+        known = self.predicted >= 0
+        pairs = list(zip(self.predicted.tolist(), known.tolist(), strict=True))
+        trusted = self.accepted.tolist()
+        return pd.DataFrame(
+            {
+                "verdict": [verdict.value for verdict in self.verdicts],
+                "predicted": [self.class_name(k) if yes else None for k, yes in pairs],
+                "class": [
+                    self.class_name(k) if yes else None
+                    for (k, _), yes in zip(pairs, trusted, strict=True)
+                ],
+                "accepted": trusted,
+                **numbers,
+                **{f"signal.{name}": values.numpy() for name, values in self.signals.items()},
+                "reason": [None if yes else self.reasons[i] for i, yes in enumerate(trusted)],
+            }
+        )
+
+    def __getitem__(self, rows: int | slice | Sequence[int] | Tensor) -> Judgement:
+        """The chosen inputs."""
+        index = torch.arange(len(self), device=self.codes.device)[rows].reshape(-1)
+        chosen: dict[str, Any] = {
+            name: value[index] for name, value in vars(self).items()
+            if isinstance(value, Tensor) and name != "profiled"
+        }  # fmt: skip
+        if self.profile is not None and self.profiled is not None:
+            places = {int(n): k for k, n in enumerate(self.profiled.tolist())}
+            wanted = [(k, places[n]) for k, n in enumerate(index.tolist()) if n in places]
+            chosen["profiled"] = index.new_tensor([k for k, _ in wanted])
+            chosen["profile"] = self.profile[[place for _, place in wanted]] if wanted else None
+        rest = {
+            "signals": {name: values[index] for name, values in self.signals.items()},
+            "reasons": self.reasons.select(index),
+            **{name: getattr(self, name) for name in ("shares_right", "names", "class_count")},
+        }
+        return Judgement(**chosen, **rest)
+
+    def profile_of(self, index: int) -> Profile:
+        """The profile of one input, if it needed one and it was kept."""
+        number = whole_number(index)
+        places = [] if self.profiled is None else self.profiled.tolist()
+        require(
+            self.profile is not None and number in places,
+            "index",
+            "an input whose profile was kept",
+            f"{index!r}; {len(places)} of {len(self)} inputs have one",
+            "One forward settled the others: judge with Judge.fit(..., profile='always'), and pass "
+            "a single batch, of which profiles are kept.",
+        )
+        assert self.profile is not None  # noqa: S101  # just checked
+        return self.profile[places.index(number)]
+
+    def plot(self, index: int, **settings: Any) -> Figure:
+        """A figure of one input, its counterfactual x+ and its classes before and after.
+
+        Args:
+            index: of an input that has a profile; see `profile_of`.
+            settings: those of `credibly.plot_profile`.
+        """
+        figure = plot_profile(self.profile_of(index), 0, **settings)
+        figure.suptitle(self.reasons[index], x=0.02, y=1.06, ha="left", fontsize=9)
+        return figure
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Judgement]) -> Judgement:
+        """One judgement of many by the same Judge; profiles are kept if all parts have them."""
+        if len(parts) == 1:
+            return parts[0]
+        first, starts, profiles, rows = parts[0], 0, [], []
+        for part in parts:
+            if part.profile is not None and part.profiled is not None:
+                profiles.append(part.profile)
+                rows.append(part.profiled + starts)
+            starts += len(part)
+        tensors = {
+            name: torch.cat([getattr(part, name) for part in parts])
+            for name, value in vars(first).items()
+            if isinstance(value, Tensor) and name != "profiled"
+        }
+        return cls(
+            **tensors,
+            signals={n: torch.cat([part.signals[n] for part in parts]) for n in first.signals},
+            reasons=Reasons.concatenate([part.reasons for part in parts]),
+            shares_right=first.shares_right,
+            names=first.names,
+            class_count=first.class_count,
+            profile=Profile.concatenate(profiles) if profiles else None,
+            profiled=torch.cat(rows) if rows else None,
+        )
+
+    def __repr__(self) -> str:
+        counts = Counter(self.verdicts)
+        words = ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v])
+        return f"Judgement({len(self)} inputs: {words}; {self.cost:.2f} passes each)"
+
+
+def in_lines(counts: Mapping[Verdict, int], shares_right: Mapping[str, float]) -> list[str]:
+    """One line per verdict that was given: how often, and what to do."""
+    lines, total = [], sum(counts.values())
+    for verdict in Verdict:
+        count = counts.get(verdict, 0)
+        if count:
+            line = f"  {count:>6} {verdict} ({count / total:.1%}): {verdict.advice}"
+            right = shares_right.get(verdict.value)
+            if right is not None:
+                line += f" Of such ordinary inputs {right:.1%} are right."
+            lines.append(line)
+    return lines

@@ -1,0 +1,150 @@
+"""The ordinary inputs of a Judge, and their labels, from anything that holds them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from credibly._validation import labels as check_labels
+from credibly._validation import plain_tensor, require
+from credibly.decide.examine import variables_of
+from credibly.errors import CrediblyWarning
+from credibly.io.streams import Batch, as_classifier, joined_labels
+from credibly.model.batches import TakesTables
+from credibly.model.bind import bind
+from credibly.model.classifier import Classifier
+from credibly.model.space import Space
+from credibly.model.variable import Variable
+from credibly.profile.profile import Profile
+from credibly.types import Labels, finite_rows
+
+MOST = 5000
+"""Ordinary inputs that are used at most; more make a Judge slower, not better."""
+
+PER_LABEL = (
+    "Fit one Judge per label: Classifier(net, pick=lambda z: z[:, k:k+1]) asks about label k, and "
+    "labels[:, k] are its classes."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Ordinary:
+    """The ordinary inputs: usable rows of variables, where they came from, and their labels."""
+
+    variables: tuple[Variable, ...]
+    rows: Tensor  # their numbers in what was passed
+    broken: tuple[int, ...]
+    labels: Tensor | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def read_ordinary(
+    net: Any, data: Any, labels: Labels | str | Literal[True] | None, size: int
+) -> Ordinary:
+    """Read the first ordinary inputs, once, and leave out those with NaN or infinity.
+
+    The model does not run. The classifier is that of the variables.
+    """
+    remedy = "Pass the inputs themselves: a Judge solves the profiles it needs."
+    own = not isinstance(data, Profile)
+    require(own, "ordinary", "inputs", f"a {type(data).__name__}", remedy)
+    clf, count = as_classifier(net), 0
+    variables: list[Variable] = []
+    batches: list[Batch] = []
+    named = labels if labels is True or isinstance(labels, str) else None
+    for variable, batch in variables_of(clf, data, size, labels=named):
+        variables.append(variable.select(slice(0, MOST - count)))
+        batches.append(Batch(None, None if batch.labels is None else batch.labels[: MOST - count]))
+        count += len(variable)
+        if count >= MOST:
+            break
+    known = _labels_of(labels, batches, count)
+    finite = [finite_rows(variable.start) for variable in variables]
+    usable = [v.select(k.nonzero().squeeze(1)) for v, k in zip(variables, finite, strict=True)]
+    usable = [variable for variable in usable if len(variable)]
+    good = torch.cat([part.cpu() for part in finite])
+    rows, broken = good.nonzero().squeeze(1), (~good).nonzero().squeeze(1)
+    if _needs_units(net, clf) and usable:
+        usable = _in_own_units(clf, usable)
+    kept = None if known is None else known[rows]
+    return Ordinary(tuple(usable), rows, tuple(broken.tolist()), kept)
+
+
+def _labels_of(labels: Any, batches: Sequence[Batch], count: int) -> Tensor | None:
+    """The classes of the inputs that were read; `count` is how many there were, at least."""
+    if labels is None:
+        return None
+    if labels is True or isinstance(labels, str):
+        found = joined_labels(list(batches))
+        remedy = "Pass labels=<classes>, or a loader that yields (inputs, labels)."
+        require(found is not None, "labels", "labels beside the inputs", "inputs alone", remedy)
+        labels = found
+    _refuse_several(labels)
+    read = min(count, MOST)
+    if count >= MOST and hasattr(labels, "__len__") and len(labels) > read:
+        labels = plain_tensor(labels, "labels")[:read]  # of those that are not read
+    return check_labels(labels, read, None)
+
+
+def _refuse_several(labels: Any) -> None:
+    """Several labels per input are several questions, each with a verdict of its own."""
+    shape = tuple(getattr(labels, "shape", ()))
+    require(
+        len(shape) != 2 or shape[1] < 2,
+        "labels",
+        "one class per input",
+        f"a matrix {shape}, as of a model that gives several labels at once",
+        f"{PER_LABEL} If each row is one class in one-hot form, pass labels.argmax(1).",
+    )
+
+
+def _needs_units(net: Any, clf: Classifier) -> bool:
+    """Whether it is a fitted model of a table, whose columns have no common unit as they are."""
+    own = not isinstance(net, Classifier | Variable)
+    return own and isinstance(clf.net, TakesTables) and clf.space is None
+
+
+def _in_own_units(clf: Classifier, variables: Sequence[Variable]) -> list[Variable]:
+    """The same inputs, each column measured in its standard deviation."""
+    values = torch.cat([variable.values.cpu() for variable in variables])
+    scaled = with_space(clf, Space.standardised(values))
+    return [bind(scaled, variable.values) for variable in variables]
+
+
+def with_space(clf: Classifier, space: Space) -> Classifier:
+    """The same classifier in a space."""
+    other = clf.with_net(clf.net)
+    other.space = space
+    return other
+
+
+def warn_of_left_out(
+    ordinary: Ordinary, used: Tensor, set_aside: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Say which of the ordinary inputs were left out, and return their numbers.
+
+    `used` and `set_aside` are numbers among the usable ones; no others had an answer.
+    """
+    aside = tuple(ordinary.rows[list(set_aside)].tolist()) if set_aside else ()
+    known = {*used.tolist(), *set_aside}
+    lost = tuple(n for k, n in enumerate(ordinary.rows.tolist()) if k not in known)
+    for rows, why in (
+        (ordinary.broken, "hold NaN or infinity"),
+        (lost, "make the model give NaN or infinity"),
+        (aside, "are unlike the others"),
+    ):
+        if rows:
+            shown = ", ".join(map(str, rows[:10])) + (", ..." if len(rows) > 10 else "")
+            warnings.warn(
+                f"{len(rows)} of the ordinary inputs {why} and were left out: numbers {shown}",
+                CrediblyWarning,
+                stacklevel=4,
+            )
+    return (*ordinary.broken, *lost, *aside)

@@ -1,0 +1,117 @@
+"""Why a verdict was given: which signal, and how rare it is among ordinary inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from credibly.decide.alarm import Scales
+from credibly.decide.signals import Signals
+from credibly.decide.typicality import Ranges
+from credibly.decide.verdict import Verdict
+
+RAREST = 1e-4
+"""Shares below this are not told apart: tails are extrapolated."""
+
+_STRANGE = {
+    "range": "its values lie outside their range",
+    "features": "the network's features of it are far from those of all ordinary inputs",
+    "inputs": "it is far from all ordinary inputs",
+    "statistics": "its mean, spread and roughness are unlike those of all ordinary inputs",
+    "correlations": "its columns contradict each other, as those of ordinary inputs do not",
+    "energy": "its logits are unusually small",
+    "shift": "moving it hardly changes what the classes can claim",
+    "gain": "hardly any of its misfit can be removed by moving it",
+}
+_UNUSUAL = {
+    "confidence": "the network is unusually sure of it, or unusually unsure",
+    "together": "what it takes to change the network's mind is unusual",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Reasons(Sequence[str]):
+    """One sentence per input, written when it is read.
+
+    Attributes:
+        scales: what the signals were compared with.
+        ranges: of the ordinary inputs, to name the value that lies outside.
+        signals: of the inputs (N,).
+        columns: what ranges look at (N, d), if they are known.
+        codes: of the verdicts (N,).
+        doubt: how the trust of the inputs ranks among ordinary ones (N,): the share below.
+    """
+
+    scales: Scales
+    ranges: Ranges | None
+    signals: Signals
+    columns: Tensor | None
+    codes: Tensor
+    doubt: Tensor
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, index: int) -> str:  # type: ignore[override]  # one at a time
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        index %= len(self)
+        verdict = tuple(Verdict)[int(self.codes[index])]
+        if verdict is Verdict.UNUSABLE:
+            return "unusable: the input or the model's answer holds NaN or infinity"
+        rank = f"trusted more than {float(self.doubt[index]):.0%} of ordinary inputs"
+        if verdict in (Verdict.TRUST, Verdict.DOUBTFUL):
+            return f"{verdict}: {rank}; nothing about it is strange"
+        return f"{verdict}: {self._strangest(index, verdict)}"
+
+    def _strangest(self, index: int, verdict: Verdict) -> str:
+        one = {name: values[index : index + 1] for name, values in self.signals.items()}
+        found = self.scales.surprises(one)
+        if verdict is Verdict.TAMPERED:
+            unusual = self.scales.unusualness(one)
+            found = {f"tampered {name}": values for name, values in unusual.items()}
+        shares = {n: float(torch.exp(-values)) for n, values in found.items()}
+        known = [n for n in (*_STRANGE, *found) if n in found and not math.isnan(shares[n])]
+        if not known:
+            return "it is unlike the ordinary inputs"
+        # of several that are as rare as can be told, the first says most
+        name = min(known, key=lambda n: max(shares[n], RAREST))
+        share = shares[name]
+        rare = f"about {share:.2%}" if share >= RAREST else "fewer than 1 in 10,000"
+        return f"{self._words(name, index)} ({rare} of ordinary inputs)"
+
+    def _words(self, name: str, index: int) -> str:
+        if name.startswith("tampered "):
+            return _UNUSUAL[name.removeprefix("tampered ")]
+        if name == "range" and self.ranges is not None and self.columns is not None:
+            column, value, low, high = self.ranges.worst(self.columns[index])
+            return f"{column}, {value:.4g}, lies outside {low:.4g} to {high:.4g}"
+        return _STRANGE[name]
+
+    def select(self, rows: Tensor) -> Self:
+        """The chosen inputs."""
+        return replace(
+            self,
+            signals={name: values[rows] for name, values in self.signals.items()},
+            columns=None if self.columns is None else self.columns[rows],
+            codes=self.codes[rows],
+            doubt=self.doubt[rows],
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Reasons]) -> Reasons:
+        """The reasons of many batches."""
+        first = parts[0]
+        known = [part.columns for part in parts if part.columns is not None]
+        return replace(
+            first,
+            signals={n: torch.cat([part.signals[n] for part in parts]) for n in first.signals},
+            columns=torch.cat(known) if len(known) == len(parts) else None,
+            codes=torch.cat([part.codes for part in parts]),
+            doubt=torch.cat([part.doubt for part in parts]),
+        )

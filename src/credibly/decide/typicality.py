@@ -1,0 +1,306 @@
+"""How far an input is from the ordinary ones: nearest neighbours, and values beyond their range.
+
+Each has two forms: for a new input against all ordinary ones, and for each ordinary input against
+the others. One more input among the others can only bring neighbours nearer and widen a range, so
+the second is never smaller than it would be with the new input among them: p-values from it are
+never too small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from credibly._validation import require
+from credibly.types import CPU, norm
+
+NEIGHBOURS = 3
+"""Which nearest neighbour is measured: two broken inputs among the ordinary ones hide no third."""
+
+COLUMNS = 1024
+"""Features at most that are compared one by one, and by which inputs are near each other."""
+
+CLIP = 4.0
+"""Deviations of a column beyond this are as far as this; ranges see the rest."""
+
+TINY = 1e-12
+
+ITS = "its "
+"""How the names of statistics of a whole input begin."""
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Distances to the nearest ordinary inputs.
+
+    Attributes:
+        points: the ordinary inputs (n, d), in the metric of the distance.
+    """
+
+    points: Tensor
+
+    def of_new(self, points: Tensor) -> Tensor:
+        """Log of the distance (N,) to the third nearest ordinary input."""
+        return self._distances(points, NEIGHBOURS)
+
+    def of_own(self) -> Tensor:
+        """The same (n,) of each ordinary input, among the others."""
+        return self._distances(self.points, NEIGHBOURS + 1)  # the nearest is the input itself
+
+    def _distances(self, points: Tensor, order: int) -> Tensor:
+        here = self.points.to(points)
+        order = min(order, len(here))
+        return torch.cat([_distance(part, here, order) for part in torch.split(points, 512)])
+
+
+def _distance(points: Tensor, here: Tensor, order: int) -> Tensor:
+    """Log of the distance (N,) to the nearest of the given order."""
+    # a matrix product is fast and cancels near zero: it only says who is near
+    centre = here.mean(0)
+    rough = torch.cdist(points - centre, here - centre)
+    near = here[rough.topk(min(2 * order, len(here)), dim=1, largest=False).indices]
+    gaps = (near - points[:, None]).double()
+    nearest: Tensor = torch.linalg.vector_norm(gaps, dim=2).sort(1).values[:, order - 1]
+    return nearest.clamp(min=TINY).log().cpu()
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """How far the columns of an input lie beyond those of the ordinary ones.
+
+    Attributes:
+        low, high: the two smallest and the two largest values of each column (2, d).
+        unit: of each column (d,), its standard deviation.
+        names: of the columns.
+    """
+
+    low: Tensor
+    high: Tensor
+    unit: Tensor
+    names: tuple[str, ...]
+
+    @classmethod
+    def fit(cls, columns: Tensor, names: tuple[str, ...]) -> Ranges:
+        """From the columns (n, d) of ordinary inputs."""
+        ordered = columns.sort(0).values
+        unit, size = columns.std(0), columns.abs().amax(0)
+        unit = torch.where(unit > 1e-6 * size, unit, torch.where(size > 0, size, 1.0))
+        return cls(ordered[:2], ordered[-2:].flip(0), unit, names)
+
+    def of_new(self, columns: Tensor) -> Tensor:
+        """Log of 1 + the largest excess (N,) over the range, in units of its column; 0 inside."""
+        return self._excess(columns, self.low[0], self.high[0]).amax(1).log1p()
+
+    def of_own(self, columns: Tensor) -> Tensor:
+        """The same (n,) of each ordinary input, against the others."""
+        low = torch.where(columns == self.low[0], self.low[1], self.low[0])
+        high = torch.where(columns == self.high[0], self.high[1], self.high[0])
+        return self._excess(columns, low, high).amax(1).log1p()
+
+    def worst(self, columns: Tensor) -> tuple[str, float, float, float]:
+        """Name, value and range of the column (of one input, (d,)) that lies furthest out.
+
+        A column of a table says more than the mean of all of them, which follows from it.
+        """
+        excess = self._excess(columns[None], self.low[0], self.high[0])[0].tolist()
+        own = [k for k, name in enumerate(self.names) if not name.startswith(ITS)]
+        outside = [k for k in own if excess[k] > 0]
+        k = max(outside or range(len(excess)), key=excess.__getitem__)
+        return self.names[k], float(columns[k]), float(self.low[0][k]), float(self.high[0][k])
+
+    def _excess(self, columns: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        return torch.maximum(low - columns, columns - high).clamp(min=0) / self.unit
+
+
+def input_columns(x: Tensor) -> Tensor:
+    """What ranges look at (n, d): statistics of each input and, if it is a table, its columns.
+
+    Mean, deviation, smallest and largest value and, for images and signals, how rough they are: the
+    mean difference of neighbours along the last axes.
+    """
+    flat = x.flatten(1).double().cpu()
+    found = [flat.mean(1), flat.std(1, correction=0), flat.amin(1), flat.amax(1)]
+    found += [x.diff(dim=axis).abs().flatten(1).mean(1).double().cpu() for axis in _axes(x)]
+    statistics = torch.stack(found, 1)
+    return torch.cat([flat, statistics], 1) if _is_table(x) else statistics
+
+
+def names_of_columns(x: Tensor, names: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The names of `input_columns`, for reasons in words."""
+    found = [ITS + what for what in ("mean", "deviation", "smallest value", "largest value")]
+    found += [f"{ITS}roughness along axis {axis}" for axis in _axes(x)]
+    if not _is_table(x):
+        return tuple(found)
+    return (*(names or (f"column {k}" for k in range(x.shape[1]))), *found)
+
+
+@dataclass(frozen=True, eq=False)
+class InputMetric:
+    """Inputs as points whose distance says how alike they are.
+
+    Columns of a table are measured in their deviations, each up to four of them, since they may
+    have any unit. Images and signals are measured as they are, by at most 1024 of their values.
+
+    Attributes:
+        places: the values that are used (d,), by their place in a flat input.
+        centre, unit: of each column; 0 and 1 where inputs are measured as they are.
+    """
+
+    places: Tensor
+    centre: Tensor
+    unit: Tensor
+
+    @classmethod
+    def fit(cls, x: Tensor) -> InputMetric:
+        """From ordinary inputs (n, ...)."""
+        size = x[0].numel()
+        places = torch.arange(size, device=CPU)
+        if size > COLUMNS:
+            generator = torch.Generator(CPU).manual_seed(0)
+            places = torch.randperm(size, generator=generator, device=CPU)[:COLUMNS].sort().values
+        flat = x.flatten(1).cpu()[:, places]
+        centre, unit = torch.zeros_like(flat[0]), torch.ones_like(flat[0])
+        if _is_table(x):
+            centre, unit = flat.median(0).values, flat.std(0)
+            floor = 1e-6 * flat.abs().amax(0)
+            unit = torch.where(unit > floor, unit, torch.where(floor > 0, 1e6 * floor, 1.0))
+        return cls(places, centre, unit)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The points (n, d) of inputs (n, ...)."""
+        deviations = self.deviations(x)
+        return deviations.clamp(-CLIP, CLIP) if _is_table(x) else deviations
+
+    def deviations(self, x: Tensor) -> Tensor:
+        """The values (n, d) in units of the metric, however far they are."""
+        flat = x.flatten(1)[:, self.places.to(x.device)]
+        return (flat - self.centre.to(flat)) / self.unit.to(flat)
+
+
+@dataclass(frozen=True, eq=False)
+class Correlations:
+    """How far the columns of a table contradict each other: Mahalanobis' distance.
+
+    Attributes:
+        centre: of the ordinary inputs (d,).
+        root: that makes them uncorrelated (d, d).
+    """
+
+    centre: Tensor
+    root: Tensor
+
+    @classmethod
+    def fit(cls, points: Tensor) -> Correlations:
+        """From the columns (n, d) of ordinary inputs, in units of their deviations."""
+        count, size = points.shape
+        bent = _bent(points)
+        centre = bent.mean(0)
+        spread = (bent - centre).T @ (bent - centre) / max(count - 1, 1)
+        # few inputs of many columns tell little about the narrow directions
+        ridge = (0.01 + 0.1 * size / count) * torch.eye(size, dtype=spread.dtype, device=CPU)
+        values, vectors = torch.linalg.eigh(spread + ridge)
+        return cls(centre, (vectors / values.sqrt()).contiguous())  # as it comes back from a file
+
+    def of_new(self, points: Tensor) -> Tensor:
+        """Log of the distance (N,) from the centre."""
+        return norm((_bent(points) - self.centre) @ self.root).clamp(min=TINY).log()
+
+    @classmethod
+    def of_own(cls, points: Tensor) -> Tensor:
+        """The same (n,) of ordinary inputs, each without its tenth of them in the fit."""
+        found, tenth = torch.zeros(len(points), dtype=torch.float64, device=CPU), 10
+        for first in range(tenth):
+            here = torch.arange(len(points), device=CPU) % tenth == first
+            found[here] = cls.fit(points[~here]).of_new(points[here])
+        return found
+
+
+def _bent(points: Tensor) -> Tensor:
+    """Deviations in double precision, far ones drawn in: columns may have long tails."""
+    return 2 * torch.asinh(points.double().cpu() / 2)
+
+
+@dataclass(frozen=True, eq=False)
+class TypicalInputs:
+    """What ordinary inputs are like, whatever the network makes of them.
+
+    Attributes:
+        metric, points: the inputs as points, and the ordinary ones.
+        alike, statistics: the same for the columns of `input_columns`.
+        ranges: of these columns.
+        correlations: of the columns of a table; None for other inputs.
+        shape: of one input.
+    """
+
+    metric: InputMetric
+    points: Neighbours
+    alike: InputMetric
+    statistics: Neighbours
+    ranges: Ranges
+    correlations: Correlations | None
+    shape: tuple[int, ...]
+
+    @classmethod
+    def fit(cls, x: Tensor, names: tuple[str, ...] | None) -> TypicalInputs:
+        """From ordinary inputs (n, ...)."""
+        columns, metric = input_columns(x), InputMetric.fit(x)
+        alike, points = InputMetric.fit(columns), Neighbours(metric(x).float())
+        ranges = Ranges.fit(columns, names_of_columns(x, names))
+        statistics = Neighbours(alike(columns).float())
+        shape = tuple(x.shape[1:])
+        correlations = Correlations.fit(metric.deviations(x)) if _is_table(x) else None
+        return cls(metric, points, alike, statistics, ranges, correlations, shape)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the signals."""
+        last = "statistics" if self.correlations is None else "correlations"
+        return "inputs", "range", last
+
+    def check_shape(self, x: Tensor) -> None:
+        """Refuse inputs of another shape, before a model fails on them."""
+        got = tuple(x.shape[1:])
+        expected = f"inputs of the shape of the ordinary ones, {self.shape}"
+        require(got == self.shape, "x", expected, f"{got}", "Resize them as the ordinary ones are.")
+
+    def of_new(self, x: Tensor) -> dict[str, Tensor]:
+        """Signals of new inputs."""
+        self.check_shape(x)
+        columns = input_columns(x)
+        found = {
+            "inputs": self.points.of_new(self.metric(x).float()),
+            "range": self.ranges.of_new(columns),
+        }
+        if self.correlations is None:  # of a table the statistics are its columns
+            found["statistics"] = self.statistics.of_new(self.alike(columns).float())
+        else:
+            found["correlations"] = self.correlations.of_new(self.metric.deviations(x))
+        return found
+
+    def of_own(self, x: Tensor) -> dict[str, Tensor]:
+        """Signals of the ordinary inputs themselves, each among the others."""
+        found = {
+            "inputs": self.points.of_own(),
+            "range": self.ranges.of_own(input_columns(x)),
+        }
+        if self.correlations is None:
+            found["statistics"] = self.statistics.of_own()
+        else:
+            found["correlations"] = Correlations.of_own(self.metric.deviations(x))
+        return found
+
+
+def _axes(x: Tensor) -> range:
+    """The axes along which neighbours are alike: the last one of signals, two of images."""
+    first = max(2, x.dim() - 2)
+    return (
+        range(first, x.dim())
+        if all(x.shape[axis] > 1 for axis in range(first, x.dim()))
+        else (range(0))
+    )
+
+
+def _is_table(x: Tensor) -> bool:
+    return x.dim() == 2 and x.shape[1] <= COLUMNS

@@ -1,0 +1,124 @@
+"""What a Judge says in `credibly demo`, beside thresholds on softmax and energy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from credibly.attacks.pgd import PGD
+from credibly.baselines.logit_baselines import Energy, MaxSoftmax
+from credibly.data.sample import Sample
+from credibly.decide.judge import Judge
+from credibly.decide.judgement import Judgement
+from credibly.decide.verdict import Verdict
+from credibly.metrics.intervals import Interval
+from credibly.model.classifier import Classifier
+from credibly.plot import style
+from credibly.report.tables import Table, number
+from credibly.study.corruptions import Corruption
+from credibly.types import CPU
+
+RATE, ORDINARY, SHOWN = 0.01, 400, 300
+METHODS = ("Judge", "energy", "softmax")
+COLORS = (style.PROFILE, style.THIRD, style.SOFTMAX)
+
+
+@dataclass(frozen=True)
+class JudgeDemo:
+    """A Judge of the embedded network, and what it says of several kinds of images.
+
+    Attributes:
+        judge: fitted on ordinary images, with their labels.
+        found: what it says, by kind.
+        caught: the share of alarms by kind, for each of `METHODS`, with its interval.
+        right: the share of trusted ordinary images whose class is right.
+    """
+
+    judge: Judge
+    found: dict[str, Judgement]
+    caught: dict[str, dict[str, Interval]]
+    right: float
+
+
+def judge_images(sample: Sample) -> JudgeDemo:
+    """Fit a Judge on some of the images, and let it judge others and images that do not belong."""
+    order = torch.randperm(len(sample.images), generator=torch.Generator(CPU).manual_seed(0))
+    known, new = order[:ORDINARY], order[ORDINARY : ORDINARY + SHOWN]
+    clf = Classifier(sample.net, classes=sample.classes)
+    judge = Judge.fit(clf, sample.images[known], sample.labels[known], false_alarms=RATE)
+    kinds = kinds_of(clf, sample.images[new], sample.labels[new])
+    found = {kind: judge(images) for kind, images in kinds.items()}
+    alarms = {"Judge": {kind: result.p_ordinary <= RATE for kind, result in found.items()}}
+    for name, baseline in zip(METHODS[1:], (Energy(), MaxSoftmax()), strict=True):
+        ordinary = baseline(clf, sample.images[known]).sort().values
+        least = ordinary[int(RATE * (ORDINARY + 1)) - 1]
+        alarms[name] = {kind: baseline(clf, images) <= least for kind, images in kinds.items()}
+    caught = {
+        kind: {name: share_with_interval(alarms[name][kind]) for name in METHODS} for kind in kinds
+    }
+    return JudgeDemo(judge, found, caught, found["ordinary"].accuracy(sample.labels[new]))
+
+
+def kinds_of(clf: Classifier, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """Ordinary, foreign, random, damaged and attacked images."""
+    generator = torch.Generator(CPU).manual_seed(1)
+    places = torch.rand(images.flatten(1).shape, generator=generator).argsort(1)
+    attack = PGD(eps=0.05, steps=10, step_size=0.005, bounds=(0.0, 1.0))
+    return {
+        "ordinary": images,
+        "inverted": 1 - images,
+        "upside down": images.flip(2),
+        "shuffled": images.flatten(1).gather(1, places).reshape(images.shape),
+        "noise": torch.rand(images.shape, generator=generator),
+        "noisy": Corruption("gaussian noise", 5)(images),
+        "blurred": Corruption("gaussian blur", 5)(images),
+        "attacked": attack(clf, images, labels),
+    }
+
+
+def share_with_interval(hits: Tensor) -> Interval:
+    """The share of hits with its 95 % interval (Wilson's)."""
+    count, z = len(hits), 1.96
+    p = float(hits.double().mean())
+    middle, square = p + z * z / (2 * count), z * z / count
+    wide = z * (p * (1 - p) / count + square / (4 * count)) ** 0.5
+    return Interval(p, (middle - wide) / (1 + square), (middle + wide) / (1 + square))
+
+
+def verdicts_table(demo: JudgeDemo) -> Table:
+    """The share of each verdict, and the alarms of thresholds at the same rate."""
+    words = [verdict for verdict in Verdict if verdict is not Verdict.UNUSABLE]
+    rows = []
+    for kind, found in demo.found.items():
+        shares = [float((found.codes == verdict.code).double().mean()) for verdict in words]
+        others = [demo.caught[kind][name].value for name in METHODS[1:]]
+        cells = [f"{number(share, 0, 100)} %" for share in (*shares, *others)]
+        rows.append([kind, *cells, number(found.cost, 1)])
+    columns = ["images", *map(str, words), "energy", "softmax", "passes"]
+    title = f"Verdicts at {RATE:.0%} of false alarms, and alarms by energy and softmax at the same"
+    return Table(rows, columns, title)
+
+
+def figure_of(demo: JudgeDemo) -> Figure:
+    """Catch rates with intervals: one group of bars per kind, one bar per method."""
+    figure, (panel,) = style.panels(1, width=7.6, height=3.6)
+    for number_, (name, color) in enumerate(zip(METHODS, COLORS, strict=True)):
+        found = [demo.caught[kind][name] for kind in demo.caught]
+        places = [k + 0.27 * (number_ - 1) for k in range(len(found))]
+        values = [100 * interval.value for interval in found]
+        errors = [
+            [100 * max(0.0, interval.value - interval.low) for interval in found],
+            [100 * max(0.0, interval.high - interval.value) for interval in found],
+        ]
+        panel.bar(
+            places, values, 0.25, color=color, label=name, yerr=errors,
+            error_kw={"elinewidth": 0.8, "ecolor": style.QUIET},
+        )  # fmt: skip
+    panel.set_xticks(range(len(demo.caught)), [kind.replace(" ", "\n") for kind in demo.caught])
+    style.tidy(panel, y="called not ordinary (%)")
+    panel.set_ylim(0, 105)
+    style.legend(panel)
+    return figure

@@ -1,0 +1,170 @@
+"""What a Judge found: words, tables, parts of it, and profiles."""
+
+import math
+
+import pandas as pd
+import pytest
+import torch
+
+import credibly as cr
+from credibly.decide.judgement import Judgement
+from tests.reference import models
+
+Verdict = cr.Verdict
+NAMES = ("ant", "bee", "cat")
+
+
+@pytest.fixture(scope="module")
+def clf():
+    return cr.Classifier(models.smooth_network(classes=3), classes=NAMES)
+
+
+@pytest.fixture(scope="module")
+def judge(clf):
+    x = models.inputs(200, seed=3)
+    labels = clf.net(x).argmax(1)
+    labels[::9] = (labels[::9] + 1) % 3
+    return cr.Judge.fit(clf, x, labels, chunk_size=16)
+
+
+@pytest.fixture(scope="module")
+def new():
+    x = models.inputs(50, seed=4)
+    x[5] *= 100
+    x[6, 2] = 1e4
+    x[7, 1] = math.nan
+    return x
+
+
+@pytest.fixture(scope="module")
+def found(judge, new):
+    return judge(new)
+
+
+def equal(one, other):
+    for name, value in vars(one).items():
+        if isinstance(value, torch.Tensor):
+            torch.testing.assert_close(value, getattr(other, name), equal_nan=True)
+    assert one.verdicts == other.verdicts
+    assert list(one.reasons) == list(other.reasons)
+    assert one.classes == other.classes
+    assert one.signals.keys() == other.signals.keys()
+
+
+def test_reasons_are_sentences(found):
+    assert len(found.reasons) == 50
+    for verdict, reason in zip(found.verdicts, found.reasons, strict=True):
+        assert reason.startswith(f"{verdict}: ")
+        assert len(reason) < 150
+    assert "column 2, 1e+04, lies outside" in found.reasons[6]
+    assert found.reasons[7].endswith("holds NaN or infinity")
+    assert found.reasons[-1] == found.reasons[49]
+    assert found.reasons[6 - 50] == found.reasons[6]
+    for outside in (50, -51):
+        with pytest.raises(IndexError):
+            found.reasons[outside]
+
+
+def test_the_share_in_a_reason_is_that_of_ordinary_inputs(judge):
+    """Trusted more than 80 % of ordinary inputs is a rank among 200 of them."""
+    x = models.inputs(20, seed=8)
+    found = judge(x)
+    for k, verdict in enumerate(found.verdicts):
+        if verdict in (Verdict.TRUST, Verdict.DOUBTFUL):
+            below = float((judge.ordinary_trust < found.trust[k]).double().mean())
+            assert f"trusted more than {below:.0%} of ordinary inputs" in found.reasons[k]
+
+
+def test_the_summary_counts_every_verdict_and_says_what_to_do(judge, found):
+    lines = found.summary().splitlines()
+    assert lines[0].startswith(f"50 inputs, {found.cost:.2f} passes each")
+    assert sum(int(line.split()[0]) for line in lines[1:]) == 50
+    for line in lines[1:]:
+        verdict = Verdict(line.split()[1])
+        assert verdict.advice in line
+        right = judge.facts.shares_right.get(verdict.value)
+        assert (right is None) or f"{right:.1%} are right" in line
+    assert repr(found).startswith("Judgement(50 inputs: ")
+    assert "1 unusable" in repr(found)
+    text = judge.summary()
+    assert "3 classes, fitted on 200 ordinary inputs with labels" in text
+    assert "false alarms at most 1.00%" in text
+    assert repr(judge).startswith("Judge(200 ordinary inputs, 3 classes; false alarms 0.01; ")
+
+
+def test_a_table_has_everything(found):
+    frame = found.to_pandas()
+    assert len(frame) == 50
+    assert frame["verdict"].tolist() == [v.value for v in found.verdicts]
+    assert frame["accepted"].tolist() == found.accepted.tolist()
+    for k in range(50):
+        predicted = NAMES[int(found.predicted[k])] if k != 7 else None
+        row = {name: None if pd.isna(value) else value for name, value in frame.loc[k].items()}
+        assert row["predicted"] == predicted
+        assert row["class"] == (predicted if found.accepted[k] else None)
+        assert row["reason"] == (None if found.accepted[k] else found.reasons[k])
+    for name in ("trust", "p_ordinary", "p_outlier", "p_tampered", "p_wrong", "passes"):
+        pd.testing.assert_series_equal(
+            frame[name], pd.Series(getattr(found, name).numpy(), name=name)
+        )
+    assert {f"signal.{name}" for name in found.signals} <= {*frame.columns}
+
+
+def test_parts_are_what_they_are_parts_of(found, new, judge):
+    for rows in (slice(3, 20), [49, 0, 7, 6], torch.tensor([6, 6]), slice(0, 0)):
+        part = found[rows]
+        index = torch.arange(50)[rows].tolist()
+        assert part.verdicts == tuple(found.verdicts[k] for k in index)
+        assert list(part.reasons) == [found.reasons[k] for k in index]
+        torch.testing.assert_close(part.trust, found.trust[rows], equal_nan=True)
+        torch.testing.assert_close(
+            part.signals["range"], found.signals["range"][rows], equal_nan=True
+        )
+    assert found[6].verdicts == (found.verdicts[6],)
+    assert found[-1].verdicts == (found.verdicts[49],)
+    assert found[torch.arange(50) < 5].verdicts == found.verdicts[:5]
+    with pytest.raises(IndexError):
+        found[50]
+    equal(Judgement.concatenate([found[:13], found[13:14], found[14:]]), found)
+    equal(Judgement.concatenate([judge(part) for part in new.split(16)]), found)
+    assert len(list(found)) == 50
+
+
+def test_profiles_are_those_of_the_inputs_that_needed_one(found, new):
+    needed = (found.passes > 1).nonzero().flatten().tolist()
+    assert 0 < len(needed) < 49
+    assert found.profiled.tolist() == needed
+    for k in needed:
+        profile = found.profile_of(k)
+        assert len(profile) == 1
+        torch.testing.assert_close(profile.x0[0], new[k])
+        assert float(found.signals["shift"][k]) == pytest.approx(
+            float((profile.credibility - profile.credence).norm())
+        )
+    backwards = found[list(range(49, -1, -1))]
+    first = needed[0]
+    assert torch.equal(backwards.profile_of(49 - first).x0, found.profile_of(first).x0)
+    settled = next(k for k in range(50) if k not in needed)
+    for bad in (settled, 7, 99, "0", True):
+        with pytest.raises(cr.errors.InvalidArgumentError, match="whose profile was kept"):
+            found.profile_of(bad)
+    assert found[[settled]].profile is None
+
+
+def test_profiles_are_kept_only_on_demand(judge, new):
+    assert judge(iter([new])).profile is None
+    assert judge(iter([new]), keep=True).profile is not None
+    none = judge(new, keep=False)
+    assert none.profile is None
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"0 of 50 inputs have one"):
+        none.profile_of(5)
+
+
+def test_accuracy_is_that_of_what_is_accepted(found):
+    labels = found.predicted.clamp(min=0)
+    labels[found.accepted.nonzero()[0]] += 1
+    accepted = int(found.accepted.sum())
+    assert found.accuracy(labels % 3) == pytest.approx(1 - 1 / accepted)
+    assert math.isnan(found[[7]].accuracy([0]))
+    with pytest.raises(cr.errors.InvalidArgumentError, match="`labels`"):
+        found.accuracy(labels[:3])
