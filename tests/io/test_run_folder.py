@@ -1,8 +1,7 @@
 """Folders of long runs: settings, parts and locks."""
 
-import multiprocessing
-import os
-import time
+import subprocess
+import sys
 
 import pytest
 
@@ -104,25 +103,25 @@ def test_one_process_has_a_piece_of_work(folder):
     assert list(folder.path.iterdir()) == []
 
 
-def count_alone(path, turns):
-    """Count in a file that nobody else may touch meanwhile."""
-    folder = RunFolder(path)
-    for _ in range(turns):
-        with folder.claim("count", wait=True) as held:
-            assert held
-            before = int((path / "count").read_text())
-            time.sleep(0.001)
-            (path / "count").write_text(str(before + 1))
+COUNT_ALONE = """
+import sys, time
+from pathlib import Path
+from credibly.io.run_folder import RunFolder
+path = Path(sys.argv[1])
+for _ in range(15):
+    with RunFolder(path).claim("count", wait=True) as held:
+        assert held
+        before = int((path / "count").read_text())
+        time.sleep(0.001)
+        (path / "count").write_text(str(before + 1))
+"""  # counts in a file that nobody else may touch meanwhile
 
 
 def test_processes_wait_for_each_other_although_the_lock_is_removed(folder):
     folder.create()
     (folder.path / "count").write_text("0")
-    context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
-    workers = [context.Process(target=count_alone, args=(folder.path, 15)) for _ in range(3)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
+    command = [sys.executable, "-c", COUNT_ALONE, str(folder.path)]
+    workers = [subprocess.Popen(command) for _ in range(3)]  # noqa: S603
+    assert [worker.wait(60) for worker in workers] == [0, 0, 0]
     assert (folder.path / "count").read_text() == "45"
     assert [path.name for path in folder.path.iterdir()] == ["count"]
