@@ -1,6 +1,13 @@
 from .base import Baseline as Baseline
 from .base import LogitBaseline as LogitBaseline
 from .catalogue import all_baselines as all_baselines
+from .catalogue import fitted_baselines as fitted_baselines
+from .ensemble_baselines import Ensemble as Ensemble
+from .ensemble_baselines import TestTimeAugmentation as TestTimeAugmentation
+from .feature_baselines import ASH as ASH
+from .feature_baselines import SCALE as SCALE
+from .feature_baselines import FeatureBaseline as FeatureBaseline
+from .feature_baselines import FeatureNorm as FeatureNorm
 from .input_baselines import ODIN as ODIN
 from .input_baselines import DoctorWithStep as DoctorWithStep
 from .input_baselines import MonteCarloDropout as MonteCarloDropout
@@ -18,3 +25,9 @@ from .logit_baselines import MaxLogitPNorm as MaxLogitPNorm
 from .logit_baselines import MaxSoftmax as MaxSoftmax
 from .logit_baselines import NegativeEntropy as NegativeEntropy
 from .logit_baselines import TemperatureScaled as TemperatureScaled
+from .ordinary_baselines import FDBD as FDBD
+from .ordinary_baselines import NCI as NCI
+from .ordinary_baselines import LastLayerLaplace as LastLayerLaplace
+from .ordinary_baselines import Mahalanobis as Mahalanobis
+from .ordinary_baselines import NearestNeighbours as NearestNeighbours
+from .ordinary_baselines import ReAct as ReAct

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from credibly.baselines import feature_baselines as by_features
 from credibly.baselines import input_baselines as by_input
 from credibly.baselines import logit_baselines as by_logits
+from credibly.baselines import ordinary_baselines as by_ordinary
 from credibly.baselines.base import Baseline
+from credibly.errors import ModelError
+from credibly.model.classifier import Classifier
+from credibly.model.structure import Nested
+from credibly.model.variable import Variable
 
 
 def all_baselines(
@@ -56,4 +62,41 @@ def all_baselines(
         found["temperature scaling"] = by_logits.TemperatureScaled(temperature=temperature)
     if dropout:
         found["Monte-Carlo dropout"] = by_input.MonteCarloDropout()
+    return found
+
+
+def fitted_baselines(clf: Classifier | Variable, ordinary: Nested) -> dict[str, Baseline]:
+    """Baselines of the last hidden layer by name, those that need it fitted to ordinary inputs.
+
+    Those that the model does not allow are left out: all of them without a linear layer, and those
+    of the last layer's weights where its outputs are not the logits.
+
+    Args:
+        clf: the classifier; it is left unchanged.
+        ordinary: a few hundred inputs like those to come; labels are not needed.
+
+    Example:
+        >>> import torch, credibly as cr
+        >>> clf = cr.Classifier(torch.nn.Linear(4, 3))
+        >>> sorted(cr.baselines.fitted_baselines(clf, torch.randn(50, 4)))[:3]
+        ['ASH', 'Mahalanobis', 'NCI']
+    """
+    try:
+        whole = by_features.hidden_of(clf, ordinary).weight is not None
+    except ModelError:
+        return {}
+    found: dict[str, Baseline] = {
+        "feature norm": by_features.FeatureNorm(),
+        "Mahalanobis": by_ordinary.Mahalanobis.fit(clf, ordinary),
+        "nearest neighbours": by_ordinary.NearestNeighbours.fit(clf, ordinary),
+    }
+    if whole:
+        found |= {
+            "ASH": by_features.ASH(),
+            "SCALE": by_features.SCALE(),
+            "ReAct": by_ordinary.ReAct.fit(clf, ordinary),
+            "fDBD": by_ordinary.FDBD.fit(clf, ordinary),
+            "NCI": by_ordinary.NCI.fit(clf, ordinary),
+            "last-layer Laplace": by_ordinary.LastLayerLaplace.fit(clf, ordinary),
+        }
     return found

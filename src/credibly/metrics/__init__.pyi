@@ -7,6 +7,8 @@ from .detection import fpr_at_tpr as fpr_at_tpr
 from .intervals import Interval as Interval
 from .intervals import bootstrap as bootstrap
 from .intervals import paired_difference as paired_difference
+from .joint import ds_aurc as ds_aurc
+from .joint import ds_f1 as ds_f1
 from .selective import ErrorCoverageCurve as ErrorCoverageCurve
 from .selective import accuracy_at_coverage as accuracy_at_coverage
 from .selective import augrc as augrc
