@@ -119,7 +119,10 @@ def test_inputs_of_every_form_are_the_same(name, net, labels, judge, tmp_path):
     if name == "named columns":
         return  # when judging, only columns of the usual names are known to be labels
     streamed = judge(make())
-    assert streamed.verdicts == whole.verdicts
+    # the threshold is the trust of one of these inputs, which rounding may put on either side
+    clear = (whole.trust - judge.thresholds[whole.predicted]).abs() > 1e-9
+    assert int((~clear).sum()) <= 1
+    assert torch.equal(streamed.codes[clear], whole.codes[clear])
     torch.testing.assert_close(streamed.trust, whole.trust, atol=1e-6, rtol=1e-6)
     assert (streamed.profile is not None) == single
 
@@ -163,9 +166,9 @@ def test_too_few_are_refused_before_the_model_runs(net, labels):
     cases = [
         ({"ordinary": KNOWN[:98]}, r"`ordinary`.*at least 99.*0\.01.*98.*0\.01 is possible"),
         ({"ordinary": KNOWN, "false_alarms": 0.001}, r"at least 999.*150"),
-        ({"ordinary": KNOWN, "error_rate": 0.05}, r"`labels`.*at least 61.*none"),
+        ({"ordinary": KNOWN, "error_rate": 0.05}, r"`labels`.*at least 74.*none"),
         ({"ordinary": KNOWN[:100], "labels": labels[:100], "error_rate": 0.02},
-         r"`labels`.*at least 154 labels.*100"),
+         r"`labels`.*at least 188 labels.*100"),
     ]  # fmt: skip
     for given, words in cases:
         with pytest.raises(cr.errors.InvalidArgumentError, match=words):

@@ -115,7 +115,8 @@ def test_inputs_that_raise_an_alarm_do_not_count_for_the_error_rate():
     calm = learned.codes(torch.ones(300, dtype=torch.bool), 0.01) == 0
     assert int((~calm).sum()) == 3  # 1 % of them
     least = thresholds_of(learned, labels, asked(0.05, 0.9), 2)
-    expected = thresholds.for_error_rate(learned.trust[calm], labels[calm] == 0, 0.05, 0.9)
+    # two recipes of trust are tried, each at half of the error
+    expected = thresholds.for_error_rate(learned.trust[calm], labels[calm] == 0, 0.05, 0.95)
     assert least.tolist() == [expected] * 2
     doubted = thresholds_of(learned, None, asked(None, 0.9), 2)
     assert float((learned.trust < doubted[0]).double().mean()) == pytest.approx(0.1, abs=0.004)

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 import credibly as cr
-from credibly.decide.recipe import TrustRecipe, shares_of
+from credibly.decide.learn import trust_of
+from credibly.decide.recipe import BEYOND, TrustRecipe, shares_of
 from tests.reference import models
 
 
@@ -16,11 +17,11 @@ from tests.reference import models
     [
         (-3.0, 0.0, 0.0),
         (0.0, 0.0, 0.0),
-        (1.0, 0.25, 0.0),
-        (1.5, 0.375, 0.125),
+        (1.7, 0.0, 0.0),
+        (1.85, 0.25, 0.125),
         (2.0, 0.5, 0.25),
-        (3.0, 0.75, 0.25),
-        (50.0, 0.75, 0.25),
+        (50.0, 0.5, 0.25),
+        (math.inf, 0.5, 0.25),
     ],
 )
 def test_the_profile_counts_where_the_model_is_sharp(sharpness, p_norm, ratio):
@@ -58,6 +59,31 @@ def test_trust_is_the_sum_of_signals_in_units_of_their_spread():
     torch.testing.assert_close(TrustRecipe.from_json(recipe.as_json())(new), expected)
 
 
+@pytest.mark.parametrize("telling", ["confidence", "p_norm"])
+def test_labels_choose_the_recipe_that_ranks_better(telling):
+    known = signals(middle=1.9)  # without labels, a little of everything
+    right = known[telling] > known[telling].quantile(0.1)
+    looked_at = torch.ones(200, dtype=torch.bool)
+    chosen = TrustRecipe.fit(known, looked_at, right)
+    expected = {"confidence"} if telling == "confidence" else set(shares_of(9.0))
+    assert set(chosen.shares) == expected
+    plain = TrustRecipe.fit(known, looked_at)
+    everything_right = TrustRecipe.fit(known, looked_at, torch.ones(200, dtype=torch.bool))
+    assert everything_right == plain  # such labels say nothing
+    low, high = chosen(known).quantile(torch.tensor([0.05, 0.95]).double()).tolist()
+    assert chosen.drop == pytest.approx(high - low)
+
+
+def test_what_is_far_too_strange_is_trusted_less_and_keeps_its_order():
+    known = signals()
+    recipe = TrustRecipe.fit(known, torch.ones(200, dtype=torch.bool))
+    strange = torch.tensor([1.0, 2.0 + BEYOND, 2.1 + BEYOND, 99.0]).double().repeat(50)
+    found = recipe(known) - trust_of(recipe, known, strange, 2.0)
+    torch.testing.assert_close(
+        found, recipe.drop * torch.tensor([0.0, 0, 1, 1]).double().repeat(50)
+    )
+
+
 def test_without_a_profile_or_spread_confidence_ranks():
     known = signals()
     del known["predicted_ratio"]
@@ -83,10 +109,12 @@ def test_without_a_profile_or_spread_confidence_ranks():
         {"units": {"other": 1.0}, "shares": {"other": 1.0}},
         {"centre": math.inf},
         {"centre": None},
+        {"drop": -1.0},
+        {"drop": math.nan},
     ],
 )
 def test_json_that_cannot_be_a_recipe_is_refused(change):
-    good = {"units": {"confidence": 1.0}, "shares": {"confidence": 1.0}, "centre": 0.0}
+    good = {"units": {"confidence": 1.0}, "shares": {"confidence": 1.0}, "centre": 0.0, "drop": 2.0}
     TrustRecipe.from_json(good)
     with pytest.raises(cr.errors.FileFormatError):
         TrustRecipe.from_json(good | change)

@@ -205,7 +205,7 @@ OUT = ["--out", "new"]
         ),
         (
             [*KNOWN, *OUT, "--labels", "label", "--error-rate", "0.001"],
-            "`labels`: expected at least 3100 labels",
+            "`labels`: expected at least 3793 labels",
         ),
         ([*KNOWN, *OUT, "--drop", "label", "--false-alarms", "5"], "5 % is 0.05"),
         ([*KNOWN, *OUT, "--drop", "label", "--features", "absent"], "the name of a submodule"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from credibly.baselines import feature_baselines as by_features
 from credibly.baselines import input_baselines as by_input
 from credibly.baselines import logit_baselines as by_logits
@@ -65,7 +67,7 @@ def all_baselines(
     return found
 
 
-def fitted_baselines(clf: Classifier | Variable, ordinary: Nested) -> dict[str, Baseline]:
+def fitted_baselines(clf: Classifier | Variable, ordinary: Nested) -> Mapping[str, Baseline]:
     """Baselines of the last hidden layer by name, those that need it fitted to ordinary inputs.
 
     Those that the model does not allow are left out: all of them without a linear layer, and those
@@ -82,21 +84,25 @@ def fitted_baselines(clf: Classifier | Variable, ordinary: Nested) -> dict[str, 
         ['ASH', 'Mahalanobis', 'NCI']
     """
     try:
-        whole = by_features.hidden_of(clf, ordinary).weight is not None
+        return baselines_of(by_features.hidden_of(clf, ordinary))
     except ModelError:
         return {}
-    found: dict[str, Baseline] = {
+
+
+def baselines_of(hidden: by_features.Hidden) -> dict[str, by_features.FeatureBaseline]:
+    """The same from what the last linear layer takes and gives for ordinary inputs."""
+    found: dict[str, by_features.FeatureBaseline] = {
         "feature norm": by_features.FeatureNorm(),
-        "Mahalanobis": by_ordinary.Mahalanobis.fit(clf, ordinary),
-        "nearest neighbours": by_ordinary.NearestNeighbours.fit(clf, ordinary),
+        "Mahalanobis": by_ordinary.Mahalanobis.from_hidden(hidden),
+        "nearest neighbours": by_ordinary.NearestNeighbours.from_hidden(hidden),
     }
-    if whole:
+    if hidden.weight is not None:
         found |= {
             "ASH": by_features.ASH(),
             "SCALE": by_features.SCALE(),
-            "ReAct": by_ordinary.ReAct.fit(clf, ordinary),
-            "fDBD": by_ordinary.FDBD.fit(clf, ordinary),
-            "NCI": by_ordinary.NCI.fit(clf, ordinary),
-            "last-layer Laplace": by_ordinary.LastLayerLaplace.fit(clf, ordinary),
+            "ReAct": by_ordinary.ReAct.from_hidden(hidden),
+            "fDBD": by_ordinary.FDBD.from_hidden(hidden),
+            "NCI": by_ordinary.NCI.from_hidden(hidden),
+            "last-layer Laplace": by_ordinary.LastLayerLaplace.from_hidden(hidden),
         }
     return found

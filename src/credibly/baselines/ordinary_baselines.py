@@ -44,8 +44,13 @@ class ReAct(FeatureBaseline):
     @classmethod
     def fit(cls, clf: Classifier | Variable, ordinary: Nested, *, percentile: float = 0.9) -> ReAct:
         """The threshold above which the share 1 - `percentile` of ordinary features lies."""
+        return cls.from_hidden(hidden_of(clf, ordinary), percentile=percentile)
+
+    @classmethod
+    def from_hidden(cls, hidden: Hidden, *, percentile: float = 0.9) -> ReAct:
+        """See `fit`."""
         share("percentile", percentile)
-        values = hidden_of(clf, ordinary).features.flatten().sort().values
+        values = hidden.features.flatten().sort().values
         place = percentile * (len(values) - 1)
         low, high = values[math.floor(place)], values[math.ceil(place)]
         return cls(threshold=float(low + (place - math.floor(place)) * (high - low)))
@@ -69,7 +74,12 @@ class FDBD(FeatureBaseline):
     @classmethod
     def fit(cls, clf: Classifier | Variable, ordinary: Nested) -> FDBD:
         """From ordinary inputs."""
-        return cls(mean=hidden_of(clf, ordinary).features.mean(0))
+        return cls.from_hidden(hidden_of(clf, ordinary))
+
+    @classmethod
+    def from_hidden(cls, hidden: Hidden) -> FDBD:
+        """See `fit`."""
+        return cls(mean=hidden.features.mean(0))
 
     def of_hidden(self, hidden: Hidden) -> Tensor:
         logits, weights = hidden.head(hidden.features), hidden.class_weights
@@ -99,10 +109,15 @@ class NCI(FeatureBaseline):
     @classmethod
     def fit(cls, clf: Classifier | Variable, ordinary: Nested, *, alpha: float = 0.001) -> NCI:
         """From ordinary inputs; the authors choose `alpha` on validation outliers."""
+        return cls.from_hidden(hidden_of(clf, ordinary), alpha=alpha)
+
+    @classmethod
+    def from_hidden(cls, hidden: Hidden, *, alpha: float = 0.001) -> NCI:
+        """See `fit`."""
         number = real_number(alpha)
         good = number is not None and 0 <= number < math.inf
         require(good, "alpha", "a number that is not negative", repr(alpha), "0 leaves it out.")
-        return cls(mean=hidden_of(clf, ordinary).features.mean(0), alpha=float(alpha))
+        return cls(mean=hidden.features.mean(0), alpha=float(alpha))
 
     def of_hidden(self, hidden: Hidden) -> Tensor:
         weights = hidden.class_weights[hidden.head(hidden.features).argmax(1)]
@@ -131,7 +146,11 @@ class Mahalanobis(FeatureBaseline):
         cls, clf: Classifier | Variable, ordinary: Nested, labels: Labels | None = None
     ) -> Mahalanobis:
         """From ordinary inputs; without labels the classes are those the model predicts."""
-        hidden = hidden_of(clf, ordinary)
+        return cls.from_hidden(hidden_of(clf, ordinary), labels)
+
+    @classmethod
+    def from_hidden(cls, hidden: Hidden, labels: Labels | None = None) -> Mahalanobis:
+        """See `fit`."""
         h, classes = hidden.features, hidden.logits.argmax(1)
         if labels is not None:
             classes = check_labels(labels, *hidden.logits.shape).to(h.device)
@@ -178,7 +197,12 @@ class NearestNeighbours(FeatureBaseline):
     @classmethod
     def fit(cls, clf: Classifier | Variable, ordinary: Nested, *, k: int = 5) -> NearestNeighbours:
         """From ordinary inputs."""
-        points = functional.normalize(hidden_of(clf, ordinary).features, dim=1)
+        return cls.from_hidden(hidden_of(clf, ordinary), k=k)
+
+    @classmethod
+    def from_hidden(cls, hidden: Hidden, *, k: int = 5) -> NearestNeighbours:
+        """See `fit`."""
+        points = functional.normalize(hidden.features, dim=1)
         whole("k", k, remedy="5 suits a few hundred inputs.")
         fits = k <= len(points)
         require(fits, "k", f"at most {len(points)}, the ordinary inputs", f"{k}", "Pass more.")
@@ -219,8 +243,15 @@ class LastLayerLaplace(FeatureBaseline):
         trained_on: int | None = None,
     ) -> LastLayerLaplace:
         """From ordinary inputs, which stand for `trained_on` training inputs (by default, n)."""
-        positive("precision", precision, "1 is usual; the weight decay times n if it is known.")
         hidden = hidden_of(clf, ordinary)
+        return cls.from_hidden(hidden, precision=precision, trained_on=trained_on)
+
+    @classmethod
+    def from_hidden(
+        cls, hidden: Hidden, *, precision: float = 1.0, trained_on: int | None = None
+    ) -> LastLayerLaplace:
+        """See `fit`."""
+        positive("precision", precision, "1 is usual; the weight decay times n if it is known.")
         h, p = _with_bias(hidden.features), hidden.head(hidden.features).softmax(1)
         count = len(h) if trained_on is None else whole("trained_on", trained_on)
         moment = h.T @ h / len(h)

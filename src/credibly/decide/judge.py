@@ -78,7 +78,7 @@ class Judge(Knowledge):
                 left out and named. False alarms of 0.01 need at least 99; 300 are good.
             labels: their classes (n,); True for those that a loader yields beside the inputs, or
                 the name of a column. They calibrate `p_wrong`, tell how often each verdict is
-                right, and allow an error rate to be promised.
+                right, choose how trust is computed, and allow an error rate to be promised.
             false_alarms: the chance that an input like the ordinary ones is called an outlier or
                 tampered with, at most.
             error_rate: with labels: of what is accepted, at most this share is wrong.
@@ -87,7 +87,7 @@ class Judge(Knowledge):
             doubted: without an error rate: the share of the ordinary inputs, those of the lowest
                 trust, that are called doubtful.
             profile: 'doubtful' looks at a profile where one forward does not settle an input,
-                'always' at that of every input, 'never' at none.
+                'always' at that of every input, 'never' at none, at the price of one forward.
             gamma: the cost of moving an input; see `credibility`.
             features: name of the layer whose inputs are compared with those of ordinary inputs; by
                 default the last linear one. None compares only the inputs themselves.

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from credibly._validation import choice, positive, real_number, require, share, whole
 from credibly._validation import chunk_size as check_chunk_size
 from credibly.decide.alarm import ProfileUse
+from credibly.decide.recipe import RECIPES
 from credibly.decide.surprise import inputs_needed
 from credibly.decide.thresholds import samples_needed
 from credibly.errors import FileFormatError
@@ -33,12 +34,17 @@ class Asked:
         share("doubted", self.doubted)
         share("confidence", self.confidence)
         check_chunk_size(self.chunk_size)
-        remedy = "'doubtful' is as good as 'always' at a third of the price."
+        remedy = "'doubtful' is as good as 'always' at a third of the price, 'never' costs least."
         choice("profile", self.profile, get_args(ProfileUse), remedy)
         if self.error_rate is not None:
             share("error_rate", self.error_rate)
         if self.gamma != "auto":
             positive("gamma", self.gamma, "'auto' sets it from the model.")
+
+    @property
+    def tested_confidence(self) -> float:
+        """With which each recipe of trust must keep the error rate, so that the chosen one does."""
+        return 1 - (1 - self.confidence) / RECIPES
 
     def check_counts(self, inputs: int, labels: int | None) -> None:
         """Refuse too few inputs or labels for what is promised, and say how many are needed."""
@@ -52,7 +58,7 @@ class Asked:
         )
         if self.error_rate is None:
             return
-        least = samples_needed(self.error_rate, self.confidence)
+        least = samples_needed(self.error_rate, self.tested_confidence)
         require(
             labels is not None and labels >= least,
             "labels",
@@ -78,7 +84,7 @@ class Facts:
         shares_right: the share of ordinary inputs of each verdict whose class is right.
         cost: mean passes per ordinary input.
         classes: how many there are.
-        level: the strangeness from which it counts against the trust in an input.
+        level: the strangeness that one in a hundred ordinary inputs has.
         model: digest of the model.
         version: of credibly.
     """

@@ -22,7 +22,15 @@ from credibly.decide.examine import (
 )
 from credibly.decide.judge_facts import Asked
 from credibly.decide.ordinary import Ordinary
-from credibly.decide.recipe import FAR, FROM_PROFILE, MANY_CLASSES, OUTLIER, TOP, TrustRecipe
+from credibly.decide.recipe import (
+    BEYOND,
+    FAR,
+    FROM_PROFILE,
+    MANY_CLASSES,
+    OUTLIER,
+    TOP,
+    TrustRecipe,
+)
 from credibly.decide.signals import Glance, Signals, Typicality, of_logits, of_profile
 from credibly.decide.surprise import Surprise
 from credibly.decide.verdict import Verdict
@@ -118,7 +126,7 @@ def learn(examiner: Examiner, ordinary: Ordinary, asked: Asked, tick: Tick | Non
     own = {name: torch.cat([part[name] for part in signals]) for name in signals[0]}
     rows = finite_logits(looks.logits).nonzero().squeeze(1)
     asked.check_counts(len(rows), None if ordinary.labels is None else len(rows))
-    whole = _Seen(looks, own, torch.cat(passes), ordinary.variables[0])
+    whole = _Seen(looks, own, torch.cat(passes), ordinary.variables[0], ordinary.labels)
     found = _learn(whole, rows, asked)
     far = not_ordinary(found.signals)
     if bool(far.any()) and float(far.double().mean()) <= 0.05:
@@ -146,6 +154,7 @@ class _Seen:
     signals: Signals
     passes: Tensor
     variable: Variable
+    labels: Tensor | None
 
 
 def _learn(seen: _Seen, rows: Tensor, asked: Asked, aside: tuple[int, ...] = ()) -> Learned:
@@ -159,15 +168,16 @@ def _learn(seen: _Seen, rows: Tensor, asked: Asked, aside: tuple[int, ...] = ())
         name: torch.where(again, values, torch.nan) if name in FROM_PROFILE else values
         for name, values in known.items()
     }
-    recipe = TrustRecipe.fit(used, again)
-    cost = torch.where(again, seen.passes[rows], 0.0)
     predicted = chosen.logits.argmax(1).cpu()
+    right = None if seen.labels is None else predicted == seen.labels[rows]
+    recipe = TrustRecipe.fit(used, again, right)
+    cost = torch.where(again, seen.passes[rows], 0.0)
     return Learned(typicality, alarm, own, recipe, used, predicted, cost, rows, aside)
 
 
 def trust_of(recipe: TrustRecipe, signals: Signals, strangeness: Tensor, level: float) -> Tensor:
-    """The ranking (n,): that of the class, less what is stranger than ordinary inputs are."""
-    return recipe(signals) - (strangeness - level).clamp(min=0)
+    """The ranking (n,): that of the class, less for what is far stranger than ordinary inputs."""
+    return recipe(signals) - recipe.drop * (strangeness > level + BEYOND)
 
 
 def codes_of(p_values: Answers, trusted: Tensor, *, false_alarms: float) -> Tensor:
@@ -199,7 +209,7 @@ def thresholds_of(learned: Learned, labels: Tensor | None, asked: Asked, classes
     right = learned.predicted == labels
     if not asked.by_class:
         least = thresholds.for_error_rate(
-            trust[calm], right[calm], asked.error_rate, asked.confidence
+            trust[calm], right[calm], asked.error_rate, asked.tested_confidence
         )
         return torch.full((classes,), least, dtype=torch.float64, device=CPU)
     rows = [calm & (learned.predicted == k) for k in range(classes)]
@@ -212,7 +222,7 @@ def _by_class(samples: Sequence[tuple[Tensor, Tensor]], asked: Asked) -> Tensor:
     `samples` are the trust and the correctness of the inputs of each predicted class.
     """
     found, never = [], []
-    sure = 1 - (1 - asked.confidence) / len(samples)
+    sure = 1 - (1 - asked.tested_confidence) / len(samples)
     for k, (trust, right) in enumerate(samples):
         try:
             least = thresholds.for_error_rate(trust, right, asked.error_rate or 0.0, sure)

@@ -1,0 +1,278 @@
+"""All scores of one subject, and what they are worth.
+
+A threshold on any score is set as a Judge sets its own: by conformal p-values among the same
+ordinary inputs, with five folds where the score is fitted to them. AURC is that of the model's own
+class, over that of the largest softmax output on the same inputs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import credibly as cr
+from credibly.baselines.catalogue import baselines_of
+from credibly.baselines.feature_baselines import Hidden, hidden_of
+from credibly.decide.alarm import ProfileUse
+from credibly.decide.recipe import TrustRecipe
+from credibly.errors import ModelError
+from credibly.metrics import aurc, auroc, ds_aurc, ds_f1, failure_auroc
+from credibly.model.bind import bind
+from credibly.model.derivatives import FORWARD
+from credibly.model.features import LastHidden
+from experiments.broad.subject import Subject
+
+RATES, FOLDS = (0.01, 0.05), 5
+USES: dict[str, ProfileUse] = {
+    "Judge": "doubtful", "Judge, one forward": "never", "Judge, every profile": "always",
+}  # fmt: skip
+LABELLED, BOTH = "Judge, with labels", "smaller rank of shift and gain"
+JUDGES = (*USES, LABELLED)
+CANDIDATES = {
+    "confidence": (0.0, 0.0), "+ p-norm / 4": (0.25, 0.0), "+ p-norm / 2": (0.5, 0.0),
+    "+ p-norm": (1.0, 0.0), "+ ratio / 4": (0.0, 0.25), "+ ratio": (0.0, 1.0),
+    "+ p-norm / 2 + ratio / 4": (0.5, 0.25), "+ p-norm + ratio / 2": (1.0, 0.5),
+}  # fmt: skip
+"""Shares of the p-norm and of `predicted_ratio` beside the log odds, in units of their spread."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One set of inputs: scores of trust, scores of belonging, and p-values, by method."""
+
+    trust: dict[str, Tensor]
+    belongs: dict[str, Tensor]
+    p_values: dict[str, Tensor]
+
+
+def measure(subject: Subject) -> dict[str, Any]:
+    """All numbers of one subject."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cr.errors.CrediblyWarning)
+        judges = {
+            name: cr.Judge.fit(subject.net, subject.ordinary, profile=use)
+            for name, use in USES.items()
+        }
+        labels = subject.ordinary_labels.cpu()
+        judges[LABELLED] = cr.Judge.fit(subject.net, subject.ordinary, labels)
+        methods = Methods(subject, judges)
+        sets = {"clean": subject.test, **subject.far, **subject.near, **subject.attacked}
+        sets |= subject.wrong_unit | {f"damaged: {k}": x for k, x in subject.damaged.items()}
+        scored = {name: methods.score(x) for name, x in sets.items()}
+    right = methods.predicted == subject.labels.cpu()
+    return {
+        "name": subject.name, "kind": subject.kind, "data": subject.data, "role": subject.role,
+        "small": subject.small, "classes": methods.classes, "ordinary": len(subject.ordinary),
+        "test": len(subject.test), "accuracy": float(right.double().mean()),
+        "sharpness": methods.sharpness, "price": methods.price,
+        "failures": failures(subject, scored, right, methods),
+        "caught": caught(subject, scored),
+        "auroc": detection(subject, scored),
+        "joint": joint(subject, scored, right),
+    }  # fmt: skip
+
+
+class Methods:
+    """Everything that gives an input a score, fitted to the ordinary inputs."""
+
+    def __init__(self, subject: Subject, judges: Mapping[str, cr.Judge]) -> None:
+        self.judges, self.ordinary = judges, subject.ordinary
+        self.clf = next(iter(judges.values())).examiner.clf
+        self.plain = plain_baselines(self.clf, subject, judges["Judge"].examiner.gamma)
+        self.hidden = self._hidden(subject.ordinary)
+        self.folds = () if self.hidden is None else tuple(folds(self.hidden))
+        self.fitted = {} if self.hidden is None else dict(baselines_of(self.hidden))
+        self.known = {name: b(self.clf, subject.ordinary).cpu() for name, b in self.plain.items()}
+        own = judges["Judge, every profile"](subject.ordinary, keep=False).signals
+        self.known |= {name: own[name] for name in ("shift", "gain")}
+        self.recipes = recipes(own)
+        clean = {name: judge(subject.test, keep=False) for name, judge in judges.items()}
+        self.predicted = clean["Judge"].predicted
+        self.classes = judges["Judge"].facts.classes
+        middle, low, high = own["confidence"].quantile(
+            own["confidence"].new_tensor([0.5, 0.25, 0.75])
+        )
+        self.sharpness = float(middle / (high - low)) if high > low else 0.0
+        self.price = {name: b.passes(self.classes) for name, b in self.plain.items()}
+        self.price |= dict.fromkeys(self.fitted, FORWARD)
+        self.price |= {name: found.cost for name, found in clean.items()}
+        whole = self.price["Judge, every profile"]
+        self.price |= dict.fromkeys(("shift", "gain", BOTH, *CANDIDATES), whole)
+
+    def score(self, x: Tensor) -> Scored:
+        """All scores of a set."""
+        trust = {name: b(self.clf, x).cpu() for name, b in self.plain.items()}
+        belongs = dict(trust)
+        p_values = {name: self._p(name, values) for name, values in trust.items()}
+        if self.hidden is not None:
+            self._by_features(x, trust, belongs, p_values)
+        signals = {}
+        for name, judge in self.judges.items():
+            found = judge(x, keep=False)
+            strange = judge.alarm.whole.strangeness(found.signals)["either"]
+            trust[name], belongs[name], p_values[name] = found.trust, -strange, found.p_ordinary
+            signals = found.signals if name == "Judge, every profile" else signals
+        for name in ("shift", "gain"):
+            trust[name] = belongs[name] = signals[name]
+            p_values[name] = self._p(name, signals[name])
+        both = torch.stack([p_values["shift"], p_values["gain"]]).amin(0)
+        both_known = torch.stack([self._p(n, self.known[n]) for n in ("shift", "gain")]).amin(0)
+        belongs[BOTH], p_values[BOTH] = both, rank(both_known, both)
+        trust |= {name: recipe(signals) for name, recipe in self.recipes.items()}
+        return Scored(trust, belongs, p_values)
+
+    def _p(self, name: str, values: Tensor) -> Tensor:
+        return rank(self.known[name], values)
+
+    def _hidden(self, x: Tensor) -> Hidden | None:
+        """What the last linear layer takes and gives; None for models without one."""
+        if LastHidden.find(bind(self.clf, x[:2]).innermost) is None:
+            return None
+        return hidden_of(self.clf, x)
+
+    def _by_features(self, x: Tensor, trust: Any, belongs: Any, p_values: Any) -> None:
+        hidden = self._hidden(x)
+        assert hidden is not None
+        for name, baseline in self.fitted.items():
+            try:
+                trust[name] = belongs[name] = baseline.of_hidden(hidden).cpu()
+            except ModelError:
+                continue
+            above = torch.ones(len(x), dtype=torch.float64)
+            for fitted, part in self.folds:
+                known, new = (
+                    fitted[name].of_hidden(part).cpu(),
+                    fitted[name].of_hidden(hidden).cpu(),
+                )
+                above += torch.searchsorted(known.sort().values, new, right=True)
+            p_values[name] = above / (len(self.ordinary) + 1)
+
+
+def plain_baselines(clf: cr.Classifier, subject: Subject, gamma: float) -> dict[str, Any]:
+    """Baselines that need nothing but the model, and those of named views and members."""
+    spread = float(subject.ordinary.double().std())
+    found = cr.baselines.all_baselines(
+        gamma=gamma, eps=0.005 * spread, sigma=0.3 * spread, votes=30, dropout=has_dropout(clf)
+    )
+    for name in ("DOCTOR beta with step", "credence ratio", "one gradient step",
+                 "one Gauss-Newton step"):  # fmt: skip
+        found.pop(name)
+    if subject.views:
+        found["test-time augmentation"] = cr.baselines.TestTimeAugmentation(views=subject.views)
+    if subject.members and isinstance(subject.net, torch.nn.Module):
+        found["ensemble"] = cr.baselines.Ensemble(members=subject.members)
+    return found
+
+
+def has_dropout(clf: cr.Classifier) -> bool:
+    """Whether dropout can be switched on."""
+    net = clf.net
+    kinds = torch.nn.modules.dropout._DropoutNd  # noqa: SLF001
+    return isinstance(net, torch.nn.Module) and any(
+        isinstance(part, kinds) and part.p > 0 for part in net.modules()
+    )
+
+
+def folds(hidden: Hidden) -> Any:
+    """Baselines fitted to all but one fifth of the ordinary inputs, and that fifth."""
+    order = torch.randperm(len(hidden.features), generator=torch.Generator().manual_seed(0))
+    for part in range(FOLDS):
+        here = order % FOLDS == part
+        inside, outside = (
+            replace(hidden, features=hidden.features[rows], logits=hidden.logits[rows])
+            for rows in (here.to(hidden.features.device), ~here.to(hidden.features.device))
+        )
+        yield baselines_of(outside), inside
+
+
+def rank(known: Tensor, values: Tensor) -> Tensor:
+    """Conformal p-values (n,): small scores of trust are strange."""
+    return (1 + torch.searchsorted(known.sort().values, values.contiguous(), right=True)) / (
+        len(known) + 1
+    )
+
+
+def recipes(signals: Mapping[str, Tensor]) -> dict[str, TrustRecipe]:
+    """The candidates for trust, in units of the spread among ordinary inputs."""
+    names = [name for name in ("confidence", "p_norm", "predicted_ratio") if name in signals]
+    ends = {
+        n: signals[n].quantile(signals[n].new_tensor([0.25, 0.5, 0.75])).tolist() for n in names
+    }
+    units = {n: high - low for n, (low, _, high) in ends.items() if high > low}
+    centre, found = ends["predicted_ratio"][1], {}
+    for name, (p_norm, ratio) in CANDIDATES.items():
+        shares = {"confidence": 1.0, "p_norm": p_norm, "predicted_ratio": ratio}
+        kept = {n: share for n, share in shares.items() if n in units and share > 0}
+        found[name] = TrustRecipe({n: units[n] for n in kept}, centre, kept)
+    return found
+
+
+def failures(
+    subject: Subject, scored: dict[str, Scored], right: Tensor, methods: Methods
+) -> dict[str, dict[str, float]]:
+    """AURC over that of max softmax, for clean inputs and each damaged set; failure AUROC."""
+    found: dict[str, dict[str, float]] = {}
+    for name in ("clean", *(f"damaged: {kind}" for kind in subject.damaged)):
+        good = right
+        if name != "clean":
+            x = subject.damaged[name.removeprefix("damaged: ")]
+            good = methods.clf.predict(x).cpu() == subject.labels[: len(x)].cpu()
+        if not 0 < int(good.sum()) < len(good):
+            continue
+        base = aurc(scored[name].trust["max softmax"], good)
+        found[name] = {
+            method: aurc(score, good) / base for method, score in scored[name].trust.items()
+        }
+        if name == "clean":
+            found["failure AUROC"] = {
+                method: failure_auroc(score, good) for method, score in scored[name].trust.items()
+            }
+            found["AURC"] = {"max softmax": base}
+    return found
+
+
+def caught(subject: Subject, scored: dict[str, Scored]) -> dict[str, dict[str, list[float]]]:
+    """Shares at or below 1 and 5 % of each set, clean ones (false alarms) included."""
+    kinds = ("clean", *subject.far, *subject.near, *subject.attacked, *subject.wrong_unit)
+    return {
+        kind: {
+            name: [round(float((p <= rate + 1e-12).double().mean()), 4) for rate in RATES]
+            for name, p in scored[kind].p_values.items()
+        }
+        for kind in kinds
+    }
+
+
+def detection(subject: Subject, scored: dict[str, Scored]) -> dict[str, dict[str, float]]:
+    """AUROC of each set of outliers against clean inputs."""
+    clean = scored["clean"].belongs
+    return {
+        kind: {name: auroc(-values, -clean[name]) for name, values in scored[kind].belongs.items()}
+        for kind in (*subject.far, *subject.near)
+    }
+
+
+def joint(subject: Subject, scored: dict[str, Scored], right: Tensor) -> dict[str, list[float]]:
+    """DS-F1 and DS-AURC in a stream of clean inputs and, as many in all, far outliers.
+
+    Baselines of outliers are paired with max softmax; a Judge has its own two scores.
+    """
+    clean, count = scored["clean"], -(-len(right) // max(len(subject.far), 1))
+    found = {}
+    for name in clean.belongs:
+        first = name if name in JUDGES else "max softmax"
+        foreign = tuple(
+            torch.cat([part[name][:count] for part in parts])
+            for parts, name in (
+                ([scored[kind].trust for kind in subject.far], first),
+                ([scored[kind].belongs for kind in subject.far], name),
+            )
+        )
+        given = (clean.trust[first], clean.belongs[name], right, foreign)
+        found[name] = [ds_f1(*given), ds_aurc(*given)]
+    return found
