@@ -78,7 +78,7 @@ def numbers(folder):
 MORE = ["--attack", "linf:0.05", "--attack", "l2:0.2", "--outliers", "far.csv"]
 
 
-def test_a_run_that_is_killed_goes_on_and_ends_with_the_same_result(folder):
+def test_a_run_that_is_killed_goes_on_and_ends_with_the_same_result(folder, capsys):
     pd.DataFrame(np.load("far.npy"), columns=["a", "b", "c"]).to_csv("far.csv", index=False)
     command = ["evaluate", *BASE, *QUICK, *MORE, "--out"]
     assert credibly(*command, "whole") == 0
@@ -112,9 +112,14 @@ def test_a_run_that_is_killed_goes_on_and_ends_with_the_same_result(folder):
     assert found["settings"]["data"]["columns"] == ["a", "b", "c"]
     assert {path.name for path in out.iterdir() if path.suffix != ".safetensors"} == {
         "index.html", "result.json", "scores.parquet", "study.json", "evaluation.json",
+        "alarms.json",
     }  # fmt: skip
     page = (out / "index.html").read_text("utf-8")
     assert page.count('src="data:image/png;base64,') == 3
+    alarms = (out / "alarms.json").read_bytes()
+    assert credibly(*command, "killed") == 0  # once more: counted already
+    assert (out / "alarms.json").read_bytes() == alarms
+    assert "Called not ordinary" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("folder")

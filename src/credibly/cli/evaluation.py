@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,7 +22,7 @@ from credibly.cli import options as o
 from credibly.cli.console import print_line, show_progress
 from credibly.cli.labels import LabelPlace
 from credibly.errors import CrediblyWarning, FileFormatError
-from credibly.io.files import whole_file
+from credibly.io.files import read_json, whole_file, write_json
 from credibly.io.fingerprints import digest_of_tensor
 from credibly.io.models import LoadedClassifier
 from credibly.io.run_folder import RunFolder
@@ -30,10 +30,12 @@ from credibly.io.source import Ids
 from credibly.model.bind import bind
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
+from credibly.report.alarms import advice_on_alarms, alarms_table
 from credibly.report.study_page import accuracies, findings, study_page, what_to_use
 from credibly.report.study_view import StudyView
 from credibly.report.tables import Table
 from credibly.study import InputSet, Study
+from credibly.study.alarms import Alarms, count_alarms
 from credibly.study.corruptions import KINDS, Corruption
 from credibly.study.input_set import sizes_of
 from credibly.study.rows import study_settings
@@ -94,7 +96,8 @@ def attacked_sets(
         )
         _warn_of_radius(attack, x)
         name = f"PGD {attack.norm} {attack.eps:g}"
-        sets[name] = InputSet(partial(_attacked, name, attack, clf, x, y), y, "attacked")
+        once = cache(partial(_attacked, name, attack, clf, x, y))  # a set is looked at twice
+        sets[name] = InputSet(once, y, "attacked")
     return sets
 
 
@@ -189,6 +192,15 @@ def baselines() -> dict[str, Any]:
     return {f"{name} (baseline)": b for name, b in every.items() if isinstance(b, LogitBaseline)}
 
 
+def read_alarms(path: Path) -> Alarms:
+    """Read what an earlier run counted."""
+    content = read_json(path, "credibly.alarms", 1)
+    try:
+        return Alarms.from_json(content["alarms"])
+    except (AttributeError, KeyError, TypeError) as error:
+        raise FileFormatError(f"{path}: damaged. Remove it: it is made again.") from error
+
+
 @dataclass(frozen=True, eq=False)
 class EvaluationRun:
     """A study, its sets, and where they came from."""
@@ -222,9 +234,24 @@ class EvaluationRun:
             result.save(out, ids=self._ids())
             with whole_file(out / "index.html") as place:
                 place.write_text(study_page(result), encoding="utf-8")
+            alarms = self._alarms(folder)
         view = StudyView(result)
         tables = [what_to_use(view), accuracies(view)]
-        return findings(view), tables
+        if alarms is None:
+            return findings(view), tables
+        return [*findings(view), *advice_on_alarms(alarms)], [*tables, alarms_table(alarms)]
+
+    def _alarms(self, folder: RunFolder) -> Alarms | None:
+        """What a Judge calls not ordinary; counted once, then read from the folder."""
+        place = folder.part("alarms.json")
+        stored = read_alarms(place) if place.exists() else None
+        if stored is not None and list(stored.shares) == list(self.sets):
+            return stored
+        found = count_alarms(self.study.clf, self.sets)
+        if found is not None:
+            marks = {"format": "credibly.alarms", "format_version": 1}
+            write_json(place, {**marks, "alarms": found.as_json()})
+        return found
 
     def _ids(self) -> dict[str, Ids] | None:
         """The ids of the rows of every set, if a column names them."""

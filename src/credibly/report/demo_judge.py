@@ -18,6 +18,7 @@ from credibly.metrics.intervals import Interval
 from credibly.model.classifier import Classifier
 from credibly.plot import style
 from credibly.report.tables import Table, number
+from credibly.study.alarms import share_with_interval, threshold
 from credibly.study.corruptions import Corruption
 from credibly.types import CPU
 
@@ -53,8 +54,7 @@ def judge_images(sample: Sample) -> JudgeDemo:
     found = {kind: judge(images) for kind, images in kinds.items()}
     alarms = {"Judge": {kind: result.p_ordinary <= RATE for kind, result in found.items()}}
     for name, baseline in zip(METHODS[1:], (Energy(), MaxSoftmax()), strict=True):
-        ordinary = baseline(clf, sample.images[known]).sort().values
-        least = ordinary[int(RATE * (ORDINARY + 1)) - 1]
+        least = threshold(baseline(clf, sample.images[known]), RATE)
         alarms[name] = {kind: baseline(clf, images) <= least for kind, images in kinds.items()}
     caught = {
         kind: {name: share_with_interval(alarms[name][kind]) for name in METHODS} for kind in kinds
@@ -77,15 +77,6 @@ def kinds_of(clf: Classifier, images: Tensor, labels: Tensor) -> dict[str, Tenso
         "blurred": Corruption("gaussian blur", 5)(images),
         "attacked": attack(clf, images, labels),
     }
-
-
-def share_with_interval(hits: Tensor) -> Interval:
-    """The share of hits with its 95 % interval (Wilson's)."""
-    count, z = len(hits), 1.96
-    p = float(hits.double().mean())
-    middle, square = p + z * z / (2 * count), z * z / count
-    wide = z * (p * (1 - p) / count + square / (4 * count)) ** 0.5
-    return Interval(p, (middle - wide) / (1 + square), (middle + wide) / (1 + square))
 
 
 def verdicts_table(demo: JudgeDemo) -> Table:
