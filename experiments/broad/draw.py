@@ -63,9 +63,9 @@ def panel(axis: Any, rows: list[Row], column: str) -> None:
     axis.set(ylim=(low, high), xlim=(0.25, 200))
     for cost, marks in by_price.items():
         place = high
-        for value, method in sorted(marks, reverse=True):
+        for value, method in sorted(marks, reverse=True):  # from the top
             place = min(place - 0.045 * (high - low), value)
-            if value <= high:
+            if value <= high and (method != "Judge, with labels" or column == "AURC clean"):
                 axis.annotate(
                     method, (cost, value), xytext=(cost * 1.2, place), va="center",
                     fontsize=7.5, color=colour(method), annotation_clip=False,
