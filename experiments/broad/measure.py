@@ -18,6 +18,7 @@ from torch import Tensor
 import credibly as cr
 from credibly.baselines.catalogue import baselines_of
 from credibly.baselines.feature_baselines import Hidden, hidden_of
+from credibly.baselines.input_baselines import dropout_layers
 from credibly.decide.alarm import ProfileUse
 from credibly.decide.recipe import TrustRecipe
 from credibly.errors import ModelError
@@ -157,7 +158,11 @@ def plain_baselines(clf: cr.Classifier, subject: Subject, gamma: float) -> dict[
     """Baselines that need nothing but the model, and those of named views and members."""
     spread = float(subject.ordinary.double().std())
     found = cr.baselines.all_baselines(
-        gamma=gamma, eps=0.005 * spread, sigma=0.3 * spread, votes=30, dropout=has_dropout(clf)
+        gamma=gamma,
+        eps=0.005 * spread,
+        sigma=0.3 * spread,
+        votes=30,
+        dropout=bool(dropout_layers(clf.net)),
     )
     for name in ("DOCTOR beta with step", "credence ratio", "one gradient step",
                  "one Gauss-Newton step"):  # fmt: skip
@@ -167,15 +172,6 @@ def plain_baselines(clf: cr.Classifier, subject: Subject, gamma: float) -> dict[
     if subject.members and isinstance(subject.net, torch.nn.Module):
         found["ensemble"] = cr.baselines.Ensemble(members=subject.members)
     return found
-
-
-def has_dropout(clf: cr.Classifier) -> bool:
-    """Whether dropout can be switched on."""
-    net = clf.net
-    kinds = torch.nn.modules.dropout._DropoutNd  # noqa: SLF001
-    return isinstance(net, torch.nn.Module) and any(
-        isinstance(part, kinds) and part.p > 0 for part in net.modules()
-    )
 
 
 def folds(hidden: Hidden) -> Any:

@@ -61,15 +61,15 @@ def test_trust_is_the_sum_of_signals_in_units_of_their_spread():
 
 @pytest.mark.parametrize("telling", ["confidence", "p_norm"])
 def test_labels_choose_the_recipe_that_ranks_better(telling):
-    known = signals(middle=1.9)  # without labels, a little of everything
+    known = signals()  # without labels, something of everything
     right = known[telling] > known[telling].quantile(0.1)
     looked_at = torch.ones(200, dtype=torch.bool)
     chosen = TrustRecipe.fit(known, looked_at, right)
     expected = {"confidence"} if telling == "confidence" else set(shares_of(9.0))
     assert set(chosen.shares) == expected
-    plain = TrustRecipe.fit(known, looked_at)
+    assert set(TrustRecipe.fit(known, looked_at).shares) == set(shares_of(9.0))
     everything_right = TrustRecipe.fit(known, looked_at, torch.ones(200, dtype=torch.bool))
-    assert everything_right == plain  # such labels say nothing
+    assert set(everything_right.shares) == {"confidence"}  # nothing speaks against it
     low, high = chosen(known).quantile(torch.tensor([0.05, 0.95]).double()).tolist()
     assert chosen.drop == pytest.approx(high - low)
 

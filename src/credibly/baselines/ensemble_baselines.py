@@ -39,7 +39,8 @@ class TestTimeAugmentation(Baseline):
     views: tuple[View, ...]
 
     def __post_init__(self) -> None:
-        good = bool(self.views) and all(callable(view) for view in self.views)
+        several = isinstance(self.views, Sequence)
+        good = several and len(self.views) > 0 and all(callable(view) for view in self.views)
         expected, remedy = "functions of a batch", "For photographs: views=(lambda x: x.flip(-1),)."
         require(good, "views", expected, repr(self.views), remedy)
 
@@ -79,7 +80,15 @@ class Ensemble(Baseline):
     members: Sequence[Classifier | torch.nn.Module]
 
     def __post_init__(self) -> None:
-        require(len(self.members) > 0, "members", "other networks", "none", "Four are usual.")
+        several = isinstance(self.members, Sequence)
+        got = "none" if several else f"a {type(self.members).__name__}"
+        require(
+            several and len(self.members) > 0,
+            "members",
+            "a list of other networks",
+            got,
+            "Four are usual.",
+        )
 
     def of_chunk(self, variable: Variable, x: Tensor) -> Tensor:
         clfs = [m if isinstance(m, Classifier) else variable.clf.with_net(m) for m in self.members]

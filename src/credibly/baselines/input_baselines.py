@@ -121,9 +121,7 @@ class MonteCarloDropout(Baseline):
 def dropping_out(variable: AnyVariable) -> Iterator[AnyVariable]:
     """The variable with the dropout layers of its model on, and nothing else."""
     net = variable.net
-    modules = net.named_modules() if isinstance(net, nn.Module) else ()
-    dropout = nn.modules.dropout._DropoutNd  # noqa: SLF001
-    names = [name for name, part in modules if isinstance(part, dropout) and part.p > 0]
+    names = dropout_layers(net)
     if not isinstance(net, nn.Module) or not names:
         raise ModelError(
             "the model has no dropout layer that could be switched on",
@@ -131,6 +129,13 @@ def dropping_out(variable: AnyVariable) -> Iterator[AnyVariable]:
         )
     with Parts.of(net, modules=names).training() as random:
         yield replace(variable, clf=variable.clf.with_net(random))
+
+
+def dropout_layers(net: object) -> list[str]:
+    """The names of the layers of a network that drop something where they are switched on."""
+    modules = net.named_modules() if isinstance(net, nn.Module) else ()
+    dropout = nn.modules.dropout._DropoutNd  # noqa: SLF001
+    return [name for name, part in modules if isinstance(part, dropout) and part.p > 0]
 
 
 @dataclass(frozen=True, kw_only=True)

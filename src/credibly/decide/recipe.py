@@ -96,7 +96,8 @@ class TrustRecipe:
         units = {name: high - low for name, (low, _, high) in middles.items() if high > low}
         centre = middles.get("predicted_ratio", (0.0, 0.0, 0.0))[1]
         sharpness = middles["confidence"][1] / units.get("confidence", 1.0)
-        some = [sharpness] if right is None or bool(right.all()) else [0.0, float("inf")]
+        # with labels always these two: the promise of an error rate counts them (RECIPES)
+        some = [sharpness] if right is None else [0.0, float("inf")]
         recipes = [cls._of(units, centre, shares_of(value)) for value in some]
         ranked = [recipe(signals) for recipe in recipes]
         areas = [0.0 if right is None else aurc(trust, right) for trust in ranked]
