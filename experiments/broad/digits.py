@@ -1,7 +1,7 @@
 """Networks on the handwritten digits of scikit-learn, 8 x 8 pixels in [0, 1].
 
-The four kinds of `benchmarks.small_networks` were looked at before, so they choose. A vision
-transformer, a perceptron with dropout and a network that never saw an 8 or a 9 confirm.
+The seven kinds that were measured before the present recipe was fixed choose. A recurrent network,
+a mixer of patches and convolutions that never saw a 0 or a 1 confirm.
 """
 
 from __future__ import annotations
@@ -74,6 +74,66 @@ def eight_classes() -> nn.Module:
     )  # fmt: skip
 
 
+class Recurrent(nn.Module):
+    """A GRU that reads the rows of an image from above; its last state decides."""
+
+    def __init__(self, *, size: int, width: int = 64, classes: int = 10) -> None:
+        super().__init__()
+        self.read = nn.GRU(size, width, batch_first=True)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.read(x.squeeze(1))[0][:, -1])
+        return logits
+
+
+class Mixer(nn.Module):
+    """Patches that are mixed along positions and along channels (Tolstikhin et al., 2021)."""
+
+    def __init__(
+        self, *, size: int, patch: int, width: int = 48, layers: int = 2, classes: int = 10
+    ) -> None:
+        super().__init__()
+        count = (size // patch) ** 2
+        self.patches = nn.Conv2d(1, width, patch, stride=patch)
+        self.along = nn.ModuleList(_two_layers(count) for _ in range(layers))
+        self.across = nn.ModuleList(_two_layers(width) for _ in range(layers))
+        self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.patches(x).flatten(2).mT
+        for along, across in zip(self.along, self.across, strict=True):
+            tokens = tokens + along(tokens.mT).mT
+            tokens = tokens + across(tokens)
+        logits: Tensor = self.head(tokens.mean(1))
+        return logits
+
+
+def _two_layers(size: int) -> nn.Module:
+    return nn.Sequential(
+        nn.LayerNorm(size), nn.Linear(size, 2 * size), nn.GELU(), nn.Linear(2 * size, size)
+    )
+
+
+def recurrent() -> nn.Module:
+    """Build a recurrent network on rows of 8 pixels."""
+    return nn.Sequential(nn.Unflatten(1, (1, 8, 8)), Recurrent(size=8))
+
+
+def mixer() -> nn.Module:
+    """Build a mixer of patches of 2 x 2 pixels."""
+    return nn.Sequential(nn.Unflatten(1, (1, 8, 8)), Mixer(size=8, patch=2))
+
+
+def smooth_convolutions() -> nn.Module:
+    """Build convolutions with SiLU, for eight classes."""
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 8, 8)),
+        nn.Conv2d(1, 16, 3, padding=1), nn.SiLU(), nn.Conv2d(16, 32, 3, stride=2, padding=1),
+        nn.SiLU(), nn.Conv2d(32, 32, 3, padding=1), nn.SiLU(), nn.Flatten(), nn.Linear(512, 8),
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of network, what it is for, and the classes it does not see."""
@@ -85,29 +145,31 @@ class Kind:
 
 
 def kinds() -> list[Kind]:
-    """Return all kinds: those that choose first."""
+    """Return all kinds: those that choose, then those that confirm."""
     return [
         *(Kind(name, make, "choose") for name, make in KINDS.items()),
-        Kind("vision transformer", transformer, "confirm"),
-        Kind("perceptron, GELU, dropout", dropout, "confirm"),
-        # looked at while the measurement was built, so it does not confirm
+        Kind("vision transformer", transformer, "choose"),
+        Kind("perceptron, GELU, dropout", dropout, "choose"),
         Kind("convolutions, eight classes", eight_classes, "choose", LEFT_OUT),
+        Kind("recurrent network", recurrent, "confirm"),
+        Kind("mixer", mixer, "confirm"),
+        Kind("smooth convolutions, eight classes", smooth_convolutions, "confirm", (0, 1)),
     ]
 
 
 def digits(*, small: bool = False, only: Role | None = None) -> Iterator[Subject]:
     """Train and yield one network after another; `small` yields two, trained for a short time."""
-    everything = shuffled_digits()
+    everything = {"choose": shuffled_digits(0), "confirm": shuffled_digits(1)}
     wanted = kinds()
     for kind in (wanted[1], wanted[-1]) if small else wanted:
         if only in (None, kind.role):
-            yield subject(kind, everything, small=small)
+            yield subject(kind, everything[kind.role], small=small)
 
 
-def shuffled_digits() -> Images:
-    """Read all digits in the order of the benchmarks with seed 0."""
+def shuffled_digits(seed: int) -> Images:
+    """Read all digits in the order of the benchmarks with this seed."""
     pixels, labels = load_digits(return_X_y=True)
-    order = torch.randperm(len(pixels), generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(len(pixels), generator=torch.Generator().manual_seed(seed))
     images = torch.tensor(pixels / 16).float().reshape(-1, 1, 8, 8)
     return Images(images[order], torch.tensor(labels)[order])
 
@@ -124,7 +186,7 @@ def subject(kind: Kind, everything: Images, *, small: bool) -> Subject:
         name=f"digits, {kind.name}", kind=kind.name, data="digits", role=kind.role, net=net,
         ordinary=ordinary.pixels, ordinary_labels=ordinary.labels, test=test.pixels,
         labels=test.labels, near=near, members=tuple(members),
-        **sets(net, test, foreign, few(DIGITS) if small else DIGITS),
+        **sets(net, test, foreign, few(DIGITS) if small else DIGITS, ordinary),
     )  # fmt: skip
 
 

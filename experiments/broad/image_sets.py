@@ -18,6 +18,7 @@ from torch.nn import functional
 
 import credibly as cr
 from credibly.attacks.pgd import PGD
+from credibly.model.features import LastHidden
 from credibly.study.corruptions import Corruption
 from experiments.evidence_sets import FEW_STEPS, MINIMUM_NORM, nearest, shuffled
 from experiments.images import Images
@@ -74,13 +75,15 @@ def affordable(plan: Plan, device: str) -> Plan:
     return plan if device != "cpu" else replace(plan, search=None, count=100, steps=10)
 
 
-def sets(net: nn.Module, test: Images, foreign: Mapping[str, Tensor], plan: Plan) -> dict[str, Any]:
+def sets(
+    net: nn.Module, test: Images, foreign: Mapping[str, Tensor], plan: Plan, ordinary: Images
+) -> dict[str, Any]:
     """Return the sets of a Subject, by the names of its fields."""
     clf, some = cr.Classifier(net), test[: plan.count]
     return {
         "far": far(test.pixels[-plan.far :], foreign, plan),
         "damaged": damaged(clf, some, plan),
-        "attacked": attacked(clf, some, plan),
+        "attacked": attacked(clf, some, plan) | informed(net, some, ordinary, plan),
         "views": views(flips=plan.flips),
     }
 
@@ -109,6 +112,53 @@ def attacked(clf: cr.Classifier, some: Images, plan: Plan) -> dict[str, Tensor]:
         return found
     search = dict(plan.search)
     return found | {title: nearest(clf, some, name, search) for title, name in MINIMUM_NORM.items()}
+
+
+def informed(net: nn.Module, some: Images, ordinary: Images, plan: Plan) -> dict[str, Tensor]:
+    """Return images of an attacker who knows what the Judge looks at, and its ordinary inputs.
+
+    Each image is moved until the last hidden layer makes of it what it makes of the most similar
+    ordinary image that the network gives another class: then features, logits and neighbours are
+    ordinary, and the values of the image hardly changed.
+    """
+    clf = cr.Classifier(net)
+    layer = LastHidden.find(cr.bind(clf, some.pixels[:1]))
+    assert layer is not None
+    known, theirs = hidden(net, layer.name, ordinary.pixels), net(ordinary.pixels).argmax(1)
+    found = {}
+    for eps in plan.strong:
+        parts = []
+        for x, y in zip(some.pixels.split(250), some.labels.split(250), strict=True):
+            gaps = torch.cdist(hidden(net, layer.name, x), known)
+            goal = known[gaps.masked_fill(y[:, None] == theirs, torch.inf).argmin(1)]
+            parts.append(mimic(partial(hidden, net, layer.name), x, goal, eps, plan.steps))
+        found[f"who knows {eps:g}"] = torch.cat(parts)
+    return found
+
+
+def hidden(net: nn.Module, layer: str, x: Tensor) -> Tensor:
+    """Return what a layer is given (n, d)."""
+    seen: list[Tensor] = []
+    with net.get_submodule(layer).register_forward_pre_hook(lambda _, given: seen.append(given[0])):
+        net(x)
+    return seen[-1].flatten(1)
+
+
+def mimic(features: View, x: Tensor, goal: Tensor, eps: float, steps: int) -> Tensor:
+    """Move images inside a ball until their features are nearly `goal`; the nearest counts."""
+    best, least = x, torch.full((len(x),), torch.inf, device=x.device)
+    now = x
+    for step in range(steps + 1):
+        now = now.detach().requires_grad_(True)
+        with torch.enable_grad():
+            far = (features(now) - goal).square().sum(1)
+            (slope,) = torch.autograd.grad(far.sum(), now)
+        better = far.detach() < least
+        least = torch.where(better, far.detach(), least)
+        best = torch.where(better[:, None, None, None], now.detach(), best)
+        size = 0.25 * eps * (1 - step / (steps + 1))
+        now = (now.detach() - size * slope.sign()).clamp(x - eps, x + eps).clamp(0, 1)
+    return best
 
 
 def by_pgd(clf: cr.Classifier, some: Images, eps: float, steps: int) -> dict[str, Tensor]:

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from credibly.data.sample import load_sample
 from experiments import networks
-from experiments.broad.digits import VisionTransformer
+from experiments.broad.digits import Mixer, VisionTransformer
 from experiments.broad.image_sets import COLOUR, GREY, Plan, affordable, few, sets
 from experiments.broad.subject import Role, Subject
+from experiments.densenet169 import DenseNet169
 from experiments.evidence_sets import NEAR
 from experiments.images import Images, read_npz
 from experiments.networks import Affine
@@ -84,6 +85,45 @@ def colour_transformer(classes: int) -> nn.Module:
     return VisionTransformer(size=32, patch=4, channels=3, width=192, layers=6, classes=classes)
 
 
+def lenet(classes: int) -> nn.Module:
+    """Build LeNet with tanh and mean pooling, for 28 x 28 pixels (LeCun et al., 1998)."""
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding=2), nn.Tanh(), nn.AvgPool2d(2),
+        nn.Conv2d(6, 16, 5), nn.Tanh(), nn.AvgPool2d(2), nn.Flatten(),
+        nn.Linear(400, 120), nn.Tanh(), nn.Linear(120, 84), nn.Tanh(), nn.Linear(84, classes),
+    )  # fmt: skip
+
+
+def perceptron(classes: int) -> nn.Module:
+    """Build two hidden layers with GELU, for 28 x 28 pixels."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 256), nn.GELU(), nn.Linear(256, 128), nn.GELU(),
+        nn.Linear(128, classes),
+    )  # fmt: skip
+
+
+def grey_mixer(classes: int) -> nn.Module:
+    """Build three layers on 4 x 4 patches of 28 x 28 pixels."""
+    return Mixer(size=28, patch=7, width=64, layers=3, classes=classes)
+
+
+def vgg(classes: int) -> nn.Module:
+    """Build eight convolutions with batch norm and no residuals (Simonyan and Zisserman, 2015)."""
+    layers, inputs = list[nn.Module](), 3
+    for width in (64, 128, 256, 512):
+        for _ in range(2):
+            convolution = nn.Conv2d(inputs, width, 3, padding=1, bias=False)
+            layers += [convolution, nn.BatchNorm2d(width), nn.ReLU()]
+            inputs = width
+        layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
+
+
+def densenet(classes: int) -> nn.Module:
+    """Build the DenseNet-169 of the paper."""
+    return DenseNet169(channels=3, classes=classes)
+
+
 @dataclass(frozen=True)
 class Spec:
     """A network to train: what it is, on what, and how. 0 epochs: until `CIFAR_IMAGES`."""
@@ -94,7 +134,13 @@ class Spec:
     recipe: Recipe
     plan: Plan = GREY
     small: bool = True
-    cuda_only: bool = False
+    role: Role = "choose"
+    members: int = 4
+
+    @property
+    def cuda_only(self) -> bool:
+        """Whether training it takes a GPU."""
+        return self.data == "CIFAR-10"
 
     @property
     def name(self) -> str:
@@ -114,9 +160,18 @@ SPECS = (
         replace(CONVOLUTIONS, epochs=3, left_out=(8, 9)),
     ),
     Spec("vision transformer", "Fashion-MNIST", grey_transformer, TRANSFORMER),
-    Spec("ResNet20-like", "CIFAR-10", resnet20, COLOUR_NET, COLOUR, small=False, cuda_only=True),
+    Spec("ResNet20-like", "CIFAR-10", resnet20, COLOUR_NET, COLOUR, small=False),
     Spec("vision transformer", "CIFAR-10", colour_transformer, COLOUR_TRANSFORMER, COLOUR,
-         small=False, cuda_only=True),
+         small=False),
+    Spec("LeNet, eight classes", "MNIST", lenet, replace(CONVOLUTIONS, left_out=(4, 7)),
+         role="confirm"),
+    Spec("perceptron, GELU", "Fashion-MNIST", perceptron, replace(CONVOLUTIONS, epochs=4),
+         role="confirm"),
+    Spec("mixer", "Fashion-MNIST", grey_mixer, TRANSFORMER, role="confirm"),
+    Spec("VGG-like, eight classes", "CIFAR-10", vgg, replace(COLOUR_NET, left_out=(3, 9)), COLOUR,
+         small=False, role="confirm"),
+    Spec("DenseNet169", "CIFAR-10", densenet, COLOUR_NET, COLOUR, small=False, role="confirm",
+         members=0),
 )  # fmt: skip
 
 
@@ -134,7 +189,8 @@ def images(
             yield loaded(data, dataset, device)
     for spec in SPECS:
         there = all((data / names[spec.data]).exists() for names in (TESTS, TRAININGS))
-        if there and only != "choose" and (device != "cpu" or not spec.cuda_only):
+        wanted = only in (None, spec.role)
+        if there and wanted and (device != "cpu" or not spec.cuda_only):
             yield trained(data, spec, device)
 
 
@@ -151,7 +207,7 @@ def embedded(data: Path, device: str, *, small: bool = False) -> Subject:
     return Subject(
         name="embedded network", kind="residual network", data="Fashion-MNIST", role="choose",
         net=net, ordinary=ordinary.pixels, ordinary_labels=ordinary.labels, test=test.pixels,
-        labels=test.labels, **sets(net, test, others, plan),
+        labels=test.labels, **sets(net, test, others, plan, ordinary),
     )  # fmt: skip
 
 
@@ -165,7 +221,7 @@ def loaded(data: Path, dataset: str, device: str) -> Subject:
         name=f"{dataset}, ResNet18", kind="ResNet18", data=dataset, role="choose", net=net,
         ordinary=ordinary.pixels, ordinary_labels=ordinary.labels, test=test.pixels,
         labels=test.labels, small=False,
-        **sets(net, test, foreign(data, dataset, "choose"), plan),
+        **sets(net, test, foreign(data, dataset, "choose"), plan, ordinary),
     )  # fmt: skip
 
 
@@ -173,18 +229,18 @@ def trained(data: Path, spec: Spec, device: str) -> Subject:
     """Train a network and its members, and make their sets."""
     unknown = spec.recipe.left_out
     train = read_npz(data / TRAININGS[spec.data]).without(unknown)
-    every = half(read_npz(data / TESTS[spec.data]), "confirm")
+    every = half(read_npz(data / TESTS[spec.data]), spec.role)
     part = every.without(unknown).to(device)
     ordinary, test = part[:ORDINARY], part[ORDINARY : ORDINARY + TEST]
-    seeds = range(3 if device == "cpu" else 5)
+    seeds = range(1 + (min(spec.members, 2) if device == "cpu" else spec.members))
     net, *members = (fitted(spec, train, seed, device) for seed in seeds)
     near = {NEAR: every.only(unknown).pixels.to(device)} if unknown else {}
-    others = foreign(data, spec.data, "confirm")
+    others = foreign(data, spec.data, spec.role)
     return Subject(
-        name=spec.name, kind=spec.kind, data=spec.data, role="confirm", net=net,
+        name=spec.name, kind=spec.kind, data=spec.data, role=spec.role, net=net,
         ordinary=ordinary.pixels, ordinary_labels=ordinary.labels, test=test.pixels,
         labels=test.labels, near=near, members=tuple(members), small=spec.small,
-        **sets(net, test, others, spec.plan),
+        **sets(net, test, others, spec.plan, ordinary),
     )  # fmt: skip
 
 

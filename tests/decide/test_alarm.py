@@ -10,7 +10,16 @@ from torch import nn
 import credibly as cr
 from credibly.decide.alarm import FOLDS, QUESTIONS, Alarm, Scales
 from credibly.decide.examine import Examiner
-from credibly.decide.recipe import DOUBTFUL, FROM_PROFILE, OUTLIER, PRIORITY, UNUSUAL, affordable
+from credibly.decide.recipe import (
+    BLEND,
+    DOUBTFUL,
+    FROM_PROFILE,
+    HELD_BACK,
+    OUTLIER,
+    PRIORITY,
+    UNUSUAL,
+    affordable,
+)
 from credibly.decide.signals import Glance, Typicality, of_logits, of_profile
 from credibly.model.features import LastHidden
 from credibly.solve.fixed import FixedDescent
@@ -24,7 +33,7 @@ def made_up(count, seed=0):
     """Signals that are related to each other, some with ties, one constant."""
     g = models.generator(seed)
     base = torch.randn(count, 2, generator=g, dtype=torch.float64)
-    names = [*OUTLIER, "confidence", "elasticity", "predicted_ratio", "p_norm"]
+    names = [*OUTLIER, "confidence", "elasticity"]
     found = {
         name: base @ torch.randn(2, generator=g, dtype=torch.float64)
         + torch.randn(count, generator=g, dtype=torch.float64) ** 3
@@ -43,8 +52,8 @@ def surprise_by_hand(scale, value):
     return float(np.interp(value, scale.knots, scale.rises))
 
 
-def strangeness_by_hand(scales, signals, row, *, forward=False):
-    """The surprise of the strangest signal of one input, for both questions."""
+def surprises_by_hand(scales, signals, row, *, forward=False):
+    """The surprise of every signal of one input, for both questions."""
     names = [n for n in signals if not (forward and n in FROM_PROFILE)]
     one = {name: float(signals[name][row]) for name in names}
     outlier = [
@@ -59,17 +68,25 @@ def strangeness_by_hand(scales, signals, row, *, forward=False):
                 abs(one[part] - scales.middles[part][0]) / scales.middles[part][1] for part in parts
             )
             tampered.append(surprise_by_hand(scales.unusual[name], math.log1p(far)))
-    return {"outlier": max(outlier), "tampered": max(tampered)}
+    return outlier, tampered
+
+
+def blend_by_hand(surprises):
+    return BLEND * math.log(sum(math.exp(s / BLEND) for s in surprises))
 
 
 def by_hand(scales, signals, row):
-    if max(strangeness_by_hand(scales, signals, row, forward=True).values()) < scales.gate:
+    outlier, tampered = surprises_by_hand(scales, signals, row, forward=True)
+    if blend_by_hand(outlier + tampered) < scales.gate:
         signals = {
             name: values if name not in FROM_PROFILE else values * math.nan
             for name, values in signals.items()
         }
-    found = strangeness_by_hand(scales, signals, row)
-    return found | {"either": max(found.values())}
+    outlier, tampered = surprises_by_hand(scales, signals, row)
+    strange = surprise_by_hand(scales.blended, blend_by_hand(outlier))
+    unusual = max(0.0, *tampered) if tampered else 0.0
+    either = max(strange, unusual - HELD_BACK)
+    return {"outlier": strange, "tampered": unusual, "either": either}
 
 
 @pytest.mark.parametrize("use", USES)
@@ -195,7 +212,7 @@ def pool_of(net, draw):
     descent = FixedDescent(radius=1.0)
     examiner = Examiner(clf, gamma, descent, LastHidden.find(variable), None, 4000)
     seen = examiner.glance(variable)
-    return variable, seen, of_logits(seen.logits) | of_profile(examiner.profile(variable))
+    return variable, seen, of_logits(seen) | of_profile(examiner.profile(variable))
 
 
 def rates_of(pool, size, use, typical, *, rows, rate):

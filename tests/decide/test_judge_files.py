@@ -33,6 +33,8 @@ CASES = {
     "labels": lambda: (models.smooth_network(classes=3), KNOWN, KNOWN[:, 0] > 0, NEW, {}),
     "no profile": lambda: (models.smooth_network(classes=3), KNOWN, None, NEW,
                            {"profile": "never", "features": None}),
+    "profiles": lambda: (models.smooth_network(classes=3), KNOWN, None, NEW,
+                         {"profile": "doubtful"}),
     "one logit": lambda: (models.smooth_network(classes=1), KNOWN, None, NEW, {}),
     "function": lambda: (sines, KNOWN, None, NEW, {}),
     "images": lambda: (small_images(), images(), None, 2 * images()[:20], {}),
@@ -116,12 +118,12 @@ def changed(content, path, value):
 MISSING = "left out"
 SCALE = {"knots": [0.0, 1.0], "rises": [0.0, 1.0], "slope": 1.0}
 DAMAGE = [
-    (("format",), "credibly.selective"), (("format_version",), 2), (("facts",), None),
+    (("format",), "credibly.selective"), (("format_version",), 1), (("facts",), None),
     (("facts", "false_alarms"), 2), (("facts", "false_alarms"), "0.01"),
     (("facts", "error_rate"), 0), (("facts", "confidence"), None), (("facts", "profile"), "often"),
-    (("facts", "profile"), "never"), (("facts", "samples"), 0), (("facts", "samples"), 119),
+    (("facts", "profile"), None), (("facts", "samples"), 0), (("facts", "samples"), 119),
     (("facts", "samples"), "many"), (("facts", "classes"), 4), (("facts", "classes"), 1),
-    (("facts", "classes"), None), (("facts", "level"), "high"), (("facts", "level"), math.nan),
+    (("facts", "classes"), None), (("views",), None), (("views",), MISSING),
     (("facts", "cost"), -1), (("facts", "labelled"), 1), (("facts", "labelled"), False),
     (("facts", "left_out"), [0.5]), (("facts", "left_out"), 3), (("facts", "model"), 7),
     (("facts", "version"), None), (("facts", "shares_right"), {"trust": 2.0}),

@@ -136,7 +136,7 @@ def test_tables_name_the_column_that_lies_outside():
     found = judge(new[["height", "share", "income", "age"]])  # by name, in any order
     assert found.reasons[2].startswith("outlier: income, 1e+07, lies outside")
     assert found.verdicts[3] is Verdict.UNUSABLE
-    assert found.profile is not None  # a table is a single batch
+    assert len(found.profile_of(2)) == 1  # a table is a single batch
 
 
 def test_nets_of_skorch_are_judged():
@@ -163,7 +163,7 @@ def test_texts_are_judged_by_their_embeddings():
         tokens = torch.randint(2, 40, (count, 5), generator=models.generator(seed))
         return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
 
-    judge = cr.Judge.fit(model, texts(120, 0))
+    judge = cr.Judge.fit(model, texts(120, 0), profile="doubtful")
     new = texts(12, 1)
     found = judge(new)
     assert found.names == ("no", "maybe", "yes")
@@ -198,7 +198,7 @@ def test_nodes_of_a_graph_are_judged():
         edge_index=torch.randint(0, 160, (2, 300), generator=g),
     )
     known, new = cr.graph_nodes(clf, data, range(130)), cr.graph_nodes(clf, data, range(130, 160))
-    judge = cr.Judge.fit(clf, known)
+    judge = cr.Judge.fit(clf, known, profile="doubtful")
     found = judge(new)
     with torch.no_grad():
         expected = clf.net(data.x, data.edge_index)[130:].argmax(1)

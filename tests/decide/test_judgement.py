@@ -24,7 +24,7 @@ def judge(clf):
     x = models.inputs(200, seed=3)
     labels = clf.net(x).argmax(1)
     labels[::9] = (labels[::9] + 1) % 3
-    return cr.Judge.fit(clf, x, labels, chunk_size=16)
+    return cr.Judge.fit(clf, x, labels, profile="doubtful", chunk_size=16)
 
 
 @pytest.fixture(scope="module")
@@ -145,10 +145,11 @@ def test_profiles_are_those_of_the_inputs_that_needed_one(found, new):
     first = needed[0]
     assert torch.equal(backwards.profile_of(49 - first).x0, found.profile_of(first).x0)
     settled = next(k for k in range(50) if k not in needed)
-    for bad in (settled, 7, 99, "0", True):
-        with pytest.raises(cr.errors.InvalidArgumentError, match="whose profile was kept"):
-            found.profile_of(bad)
     assert found[[settled]].profile is None
+    torch.testing.assert_close(found[[settled]].profile_of(0).x0[0], new[settled])
+    for bad in (7, 99, "0", True):
+        with pytest.raises(cr.errors.InvalidArgumentError, match="`index`: expected"):
+            found.profile_of(bad)
 
 
 def test_profiles_are_kept_only_on_demand(judge, new):
@@ -156,8 +157,23 @@ def test_profiles_are_kept_only_on_demand(judge, new):
     assert judge(iter([new]), keep=True).profile is not None
     none = judge(new, keep=False)
     assert none.profile is None
-    with pytest.raises(cr.errors.InvalidArgumentError, match=r"0 of 50 inputs have one"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"an input that was kept, got 5"):
         none.profile_of(5)
+
+
+def test_a_profile_that_no_verdict_needed_is_solved_when_it_is_asked_for(clf, new):
+    judge = cr.Judge.fit(clf, models.inputs(200, seed=3), chunk_size=16)
+    found = judge(new)
+    assert found.profile is None
+    gamma = judge.examiner.gamma
+    for k in (0, 5, 49, -1):
+        profile = found.profile_of(k)
+        again = cr.credibility(clf, new[k][None], gamma=gamma, solver=judge.examiner.descent)
+        torch.testing.assert_close(profile.credibility, again.credibility)
+    rows = [48, 5, 20]
+    part = Judgement.concatenate([found[rows], found[:3]])
+    torch.testing.assert_close(part.profile_of(1).x0[0], new[5])
+    torch.testing.assert_close(part.profile_of(4).x0[0], new[1])
 
 
 def test_accuracy_is_that_of_what_is_accepted(found):

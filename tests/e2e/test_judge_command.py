@@ -103,7 +103,7 @@ def test_fit_saves_a_judge_and_says_what_it_costs(capsys):
     assert credibly("fit", *KNOWN, "--labels", "label", "--out", "judge") == 0
     said = capsys.readouterr().out
     assert "Judge of 2 classes, fitted on 200 ordinary inputs with labels" in said
-    assert re.search(r"cost: \d\.\d\d passes per ordinary input \(profile: doubtful\)", said)
+    assert "cost: 0.33 passes per ordinary input (profile: never)" in said
     assert "ordinary inputs called trust: 100.0% right" in said
     assert "saved in judge; use it with `credibly judge" in said
     loaded = cr.load_classifier("model.py:Slow", classes=["no", "yes"], dtype=torch.float64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,10 +12,9 @@ from credibly._validation import require
 from credibly.baselines.base import Baseline
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import FORWARD, logits_only
-from credibly.model.logits import class_logits, log_probabilities
+from credibly.model.logits import class_logits, mean_log_odds
 from credibly.model.variable import Variable
-
-View = Callable[[Tensor], Tensor]
+from credibly.model.views import View, check_views, odds_over_views
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,22 +38,12 @@ class TestTimeAugmentation(Baseline):
     views: tuple[View, ...]
 
     def __post_init__(self) -> None:
-        several = isinstance(self.views, Sequence)
-        good = several and len(self.views) > 0 and all(callable(view) for view in self.views)
-        expected, remedy = "functions of a batch", "For photographs: views=(lambda x: x.flip(-1),)."
-        require(good, "views", expected, repr(self.views), remedy)
+        known = check_views(self.views)
+        require(len(known) > 0, "views", "at least one", "none", "The input itself counts, too.")
 
     def of_chunk(self, variable: Variable, x: Tensor) -> Tensor:
         logits = class_logits(variable.loss, logits_only(variable, x))
-        seen = [logits, *(self._of_view(variable, view(x), x) for view in self.views)]
-        return agreement(seen)
-
-    def _of_view(self, variable: Variable, view: Tensor, x: Tensor) -> Tensor:
-        good = isinstance(view, Tensor) and view.shape == x.shape
-        got = f"shape {tuple(view.shape)}" if isinstance(view, Tensor) else type(view).__name__
-        remedy = "Pad or crop inside the function."
-        require(good, "views", f"views of the shape {tuple(x.shape)}", got, remedy)
-        return class_logits(variable.loss, logits_only(variable, view))
+        return odds_over_views(variable.based_at(x), self.views, logits)
 
     def passes(self, classes: int) -> float:  # noqa: ARG002
         return FORWARD * (1 + len(self.views))
@@ -93,21 +82,11 @@ class Ensemble(Baseline):
     def of_chunk(self, variable: Variable, x: Tensor) -> Tensor:
         clfs = [m if isinstance(m, Classifier) else variable.clf.with_net(m) for m in self.members]
         asked = [variable, *(replace(variable, clf=clf) for clf in clfs)]
-        return agreement([class_logits(one.loss, logits_only(one, x)) for one in asked])
+        logits = [class_logits(one.loss, logits_only(one, x)) for one in asked]
+        shapes = {tuple(one.shape) for one in logits}
+        remedy = "Train all members on the same classes."
+        require(len(shapes) == 1, "members", "the same number of classes", f"{shapes}", remedy)
+        return mean_log_odds(logits)
 
     def passes(self, classes: int) -> float:  # noqa: ARG002
         return FORWARD * (1 + len(self.members))
-
-
-def agreement(logits: Sequence[Tensor]) -> Tensor:
-    """Log odds (n,) of the first one's class by the mean probability over all logits (n, K)."""
-    shapes = {tuple(one.shape) for one in logits}
-    remedy = "Train all members on the same classes."
-    require(len(shapes) == 1, "members", "the same number of classes", f"{shapes}", remedy)
-    kept = logits[0].argmax(1, keepdim=True)
-    own, other = zip(*(log_probabilities(one) for one in logits), strict=True)
-    own_sum, other_sum = (
-        torch.stack([part.gather(1, kept) for part in parts]).logsumexp(0).squeeze(1)
-        for parts in (own, other)
-    )
-    return own_sum - other_sum

@@ -52,7 +52,7 @@ def fit(
     profile: Annotated[
         Literal["doubtful", "always", "never"],
         typer.Option(help="Which inputs are looked at with a profile."),
-    ] = "doubtful",
+    ] = "never",
     gamma: o.Gamma = "auto",
     features: Annotated[
         str,

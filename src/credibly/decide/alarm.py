@@ -10,7 +10,15 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from credibly.decide.recipe import DOUBTFUL, FROM_PROFILE, OUTLIER, UNUSUAL, affordable
+from credibly.decide.recipe import (
+    BLEND,
+    DOUBTFUL,
+    FROM_PROFILE,
+    HELD_BACK,
+    OUTLIER,
+    UNUSUAL,
+    affordable,
+)
 from credibly.decide.signals import Signals
 from credibly.decide.surprise import Surprise
 from credibly.errors import FileFormatError
@@ -36,6 +44,7 @@ class Scales:
     Attributes:
         strange: surprise of each signal of outliers; the sign of those that are strange where they
             are small is changed.
+        blended: surprise of all of these together; None if nothing varies.
         middles: median and interquartile range of each signal of tampering.
         unusual: surprise of how far the confidence alone, and all signals of tampering together,
             are from usual.
@@ -43,6 +52,7 @@ class Scales:
     """
 
     strange: dict[str, Surprise]
+    blended: Surprise | None
     middles: dict[str, tuple[float, float]]
     unusual: dict[str, Surprise]
     gate: float
@@ -53,7 +63,7 @@ class Scales:
         strange = {n: Surprise.fit(OUTLIER[n] * signals[n]) for n in OUTLIER if n in used}
         middles = {n: _middle(signals[n]) for n in UNUSUAL["together"] if n in signals}
         gate = torch.inf if use == "never" else -torch.inf
-        found = cls(_varying(strange), middles, {}, gate)
+        found = cls(_varying(strange), None, middles, {}, gate)
         far = {
             name: Surprise.fit(found._distance(signals, parts))
             for name, parts in UNUSUAL.items()
@@ -61,30 +71,44 @@ class Scales:
         }
         found = replace(found, unusual=_varying(far))
         if use == "doubtful":
-            gate = float(found.first_look(signals).quantile(1 - DOUBTFUL))
-        return replace(found, gate=gate)
+            found = replace(found, gate=float(found.first_look(signals).quantile(1 - DOUBTFUL)))
+        together = _blend(found.surprises(found.seen(signals)), signals)
+        return replace(found, blended=Surprise.fit(together))
 
     def first_look(self, signals: Signals) -> Tensor:
         """Strangeness (n,) by one forward; from `gate` on an input is looked at again."""
         forward = {name: v for name, v in signals.items() if name not in FROM_PROFILE}
-        return self._strangest(forward, "either")
+        unusual = {f"unusual {name}": v for name, v in self.unusualness(forward).items()}
+        return _blend(self.surprises(forward) | unusual, signals)
 
     def look_again(self, signals: Signals) -> Tensor:
         """Which inputs (n,) one forward does not settle."""
         return ~(self.first_look(signals) < self.gate)
 
     def strangeness(self, signals: Signals) -> Answers:
-        """The surprise (n,) of the strangest signal, for every question.
+        """The surprise (n,) for every question.
 
         Signals of a profile are not looked at where one forward settles the input, and where they
         are NaN.
         """
+        seen = self.seen(signals)
+        outlier = torch.zeros_like(signals["confidence"])
+        if self.blended is not None:
+            outlier = self.blended(_blend(self.surprises(seen), signals))
+        unusual = list(self.unusualness(seen).values())
+        tampered = torch.zeros_like(outlier)
+        if unusual:
+            tampered = torch.stack([part.nan_to_num(0.0) for part in unusual]).amax(0)
+        either = torch.maximum(outlier, tampered - HELD_BACK)
+        return {"outlier": outlier, "tampered": tampered, "either": either}
+
+    def seen(self, signals: Signals) -> Signals:
+        """The signals (n,) that count: those of a profile only where one is looked at."""
         again = self.look_again(signals)
-        seen = {
+        return {
             name: torch.where(again, values, torch.nan) if name in FROM_PROFILE else values
             for name, values in signals.items()
         }
-        return {question: self._strangest(seen, question) for question in QUESTIONS}
 
     def surprises(self, signals: Signals) -> Signals:
         """The surprise (n,) of each signal of outliers that is used and that the inputs have."""
@@ -102,16 +126,6 @@ class Scales:
             if all(part in signals for part in UNUSUAL[name])
         }
 
-    def _strangest(self, signals: Signals, question: Question) -> Tensor:
-        found: list[Tensor] = []
-        if question != "tampered":
-            found += self.surprises(signals).values()
-        if question != "outlier":
-            found += self.unusualness(signals).values()
-        if not found:  # nothing varies among the ordinary inputs
-            return torch.zeros_like(signals["confidence"])
-        return torch.stack([part.nan_to_num(-torch.inf) for part in found]).amax(0)
-
     def _distance(self, signals: Signals, names: tuple[str, ...]) -> Tensor:
         """Log of 1 + how far signals are from their medians, in units of their spread, summed (n,).
 
@@ -124,6 +138,7 @@ class Scales:
         """What `from_json` reads."""
         return {
             "strange": {name: scale.as_json() for name, scale in self.strange.items()},
+            "blended": None if self.blended is None else self.blended.as_json(),
             "middles": {name: list(pair) for name, pair in self.middles.items()},
             "unusual": {name: scale.as_json() for name, scale in self.unusual.items()},
             "gate": str(self.gate),  # may be infinite, which JSON cannot hold
@@ -136,6 +151,8 @@ class Scales:
             {str(name): Surprise.from_json(scale) for name, scale in content[part].items()}
             for part in ("strange", "unusual")
         )
+        blended = content["blended"]
+        blended = None if blended is None else Surprise.from_json(blended)
         middles = {str(n): (float(a), float(b)) for n, (a, b) in content["middles"].items()}
         gate, known = float(content["gate"]), {*UNUSUAL["together"]}
         needed = {part for name in unusual for part in UNUSUAL[name]}
@@ -144,7 +161,7 @@ class Scales:
             raise FileFormatError("expected scales of signals that are known")
         if not good or math.isnan(gate):
             raise FileFormatError("expected finite middles, positive units and a gate")
-        return cls(strange, middles, unusual, gate)
+        return cls(strange, blended, middles, unusual, gate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,9 +169,9 @@ class Alarm:
     """Ranks the strangeness of an input among that of ordinary ones.
 
     An input is first looked at by what one forward tells. If none of that is strange, it is settled
-    there. The others are looked at again, with a profile. The strangeness of an input is that of
-    its strangest signal, of those that were looked at; ordinary inputs went the same way, so its
-    rank among them is a p-value for the whole. Scales are fitted to ordinary inputs, too: therefore
+    there. The others are looked at again, with a profile. The strangeness of an input blends its
+    signals, of those that were looked at; ordinary inputs went the same way, so its rank among them
+    is a p-value for the whole. Scales are fitted to ordinary inputs, too: therefore
     each fifth of them is ranked by scales that were fitted to the others, and so is the new input
     when it is compared with that fifth (cross-conformal p-values, Vovk 2015).
 
@@ -196,6 +213,14 @@ class Alarm:
                 above[question] += len(known) - torch.searchsorted(known, values.contiguous())
         count = sum(len(ordinary["either"]) for ordinary in self.ordinary)
         return {question: values / (count + 1) for question, values in above.items()}
+
+
+def _blend(surprises: Signals, like: Signals) -> Tensor:
+    """All surprises (n,) as one; those that are NaN do not count."""
+    if not surprises:
+        return torch.zeros_like(like["confidence"])
+    parts = torch.stack([part.nan_to_num(-torch.inf) for part in surprises.values()])
+    return BLEND * (parts / BLEND).logsumexp(0)
 
 
 def _folds(count: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -13,10 +13,11 @@ from credibly.decide.signals import Glance, glance
 from credibly.io.streams import Batch, LabelName, batches_of
 from credibly.model.bind import bind
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import losses_only, undisturbed
+from credibly.model.derivatives import FORWARD, losses_only, undisturbed
 from credibly.model.features import LastHidden
 from credibly.model.joined import keep_top
 from credibly.model.variable import Variable
+from credibly.model.views import View
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.profile.credibility import settings_of
 from credibly.profile.decision import decision_profile
@@ -31,30 +32,36 @@ class Examiner:
     Attributes:
         clf: the classifier.
         gamma: the cost of moving an input.
-        descent: the solver of profiles; None if they are never used.
+        descent: the solver of profiles.
         hidden: the layer whose input are the features; None if there is none.
         top: how many of the most probable classes a profile is asked over; None for all.
         chunk_size: inputs handled at a time.
+        views: functions to other views of an input that keep its class.
     """
 
     clf: Classifier
     gamma: float
-    descent: FixedDescent | None
+    descent: FixedDescent
     hidden: LastHidden | None
     top: int | None
     chunk_size: int
+    views: tuple[View, ...] = ()
 
     def variables(self, data: Any) -> Iterator[tuple[Variable, Batch]]:
         """What is asked about, in chunks, from anything that holds inputs."""
         yield from variables_of(self.clf, data, self.chunk_size)
 
     def glance(self, variable: Variable) -> Glance:
-        """What one forward tells of finite inputs."""
-        return glance(variable, self.hidden)
+        """What one forward, and one of each view, tell of finite inputs."""
+        return glance(variable, self.hidden, self.views)
+
+    @property
+    def passes(self) -> float:
+        """What a glance costs per input; a forward is a third of a pass."""
+        return FORWARD * (1 + len(self.views))
 
     def profile(self, variable: Variable) -> Profile:
         """The profiles of finite inputs, by the descent."""
-        assert self.descent is not None  # noqa: S101  # asked only where profiles are used
         problem = problem_of(over_top(variable, self.top), self.gamma)
         settings = settings_of(problem, repr(self.descent), None)
         return decision_profile(problem, self.descent, settings, chunk_size=self.chunk_size)

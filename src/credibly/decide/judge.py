@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +26,8 @@ from credibly.decide.ordinary import Ordinary, read_ordinary, warn_of_left_out
 from credibly.io.fingerprints import quick_digest
 from credibly.io.streams import is_batch, length_of
 from credibly.model.checks import check_model
-from credibly.model.derivatives import FORWARD, undisturbed
+from credibly.model.derivatives import undisturbed
+from credibly.model.views import View, check_views
 from credibly.profile.arguments import ticking
 from credibly.types import Labels, Progress
 from credibly.version import __version__
@@ -35,9 +37,10 @@ from credibly.version import __version__
 class Judge(Knowledge):
     """Says of every prediction of a classifier whether to trust it; fitted on ordinary inputs.
 
-    Every input is run once. What that tells (confidence, energy, how near the ordinary inputs are,
-    whether values lie outside their range) settles most of them. The others are looked at again
-    with a profile of nine passes. The docstring of `Judgement` says what is promised.
+    Every input is run once. What that tells (confidence, energy, how near the ordinary inputs are
+    and whether they agree on the class, whether values lie outside their range) gives the verdict;
+    profiles of nine passes can be asked for, too. The docstring of `Judgement` says what is
+    promised.
 
     Attributes: see `credibly.decide.knowledge.Knowledge`; `facts` says what it was fitted with.
 
@@ -62,9 +65,10 @@ class Judge(Knowledge):
         confidence: float = 0.95,
         by_class: bool = False,
         doubted: float = 0.1,
-        profile: ProfileUse = "doubtful",
+        profile: ProfileUse = "never",
         gamma: float | Literal["auto"] = "auto",
         features: str | None = "auto",
+        views: Sequence[View] = (),
         chunk_size: int = 256,
         progress: Progress = False,
     ) -> Judge:
@@ -86,18 +90,22 @@ class Judge(Knowledge):
             by_class: whether the error rate is kept for each predicted class by itself.
             doubted: without an error rate: the share of the ordinary inputs, those of the lowest
                 trust, that are called doubtful.
-            profile: 'doubtful' looks at a profile where one forward does not settle an input,
-                'always' at that of every input, 'never' at none, at the price of one forward.
+            profile: 'never' decides by one forward, which was best on nearly all networks where it
+                was measured (docs/evidence.md). 'doubtful' also looks at a profile where one
+                forward does not settle an input, 'always' at that of every input. `plot` and
+                `profile_of` solve the profile of an input when they are asked for it.
             gamma: the cost of moving an input; see `credibility`.
             features: name of the layer whose inputs are compared with those of ordinary inputs; by
                 default the last linear one. None compares only the inputs themselves.
+            views: functions from a batch to other views of it that keep the class, such as flips
+                and shifts of photographs. Trust is then that of their mean, for a forward each.
             chunk_size: inputs handled at a time; it bounds memory.
             progress: show a bar, or a function called with the share done.
         """
         asked = Asked(
             false_alarms=false_alarms, error_rate=error_rate, confidence=confidence,
             by_class=by_class, doubted=doubted, profile=profile, gamma=gamma, features=features,
-            chunk_size=chunk_size,
+            chunk_size=chunk_size, views=check_views(views),
         )  # fmt: skip
         given = read_ordinary(net, ordinary, labels, chunk_size)
         asked.check_counts(len(given), None if given.labels is None else len(given))
@@ -158,7 +166,7 @@ class Judge(Knowledge):
         judge_files.save(self, Path(path))
 
     @staticmethod
-    def load(path: str | Path, net: Any) -> Judge:
+    def load(path: str | Path, net: Any, *, views: Sequence[View] = ()) -> Judge:
         """Read what `save` wrote, for the same network; another one is refused.
 
         Nothing in the files is executed.
@@ -166,8 +174,9 @@ class Judge(Knowledge):
         Args:
             path: the folder.
             net: as for `fit`.
+            views: those it was fitted with; functions are not saved.
         """
-        return Judge(**judge_files.load(Path(path), net))
+        return Judge(**judge_files.load(Path(path), net, check_views(views)))
 
     def __repr__(self) -> str:
         facts = self.facts
@@ -195,9 +204,8 @@ def _assemble(examiner: Examiner, given: Ordinary, learned: Learned, asked: Aske
         samples=len(learned.rows),
         labelled=labels is not None,
         left_out=left_out,
-        cost=float(learned.passes.mean()) + FORWARD,
+        cost=float(learned.passes.mean()) + examiner.passes,
         classes=classes,
-        level=learned.level,
         model=quick_digest(examiner.clf),
         version=__version__,
         shares_right={} if labels is None else shares_right(codes, learned.predicted == labels),

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
-from credibly._validation import choice, positive, real_number, require, share, whole
+from credibly._validation import choice, positive, require, share, whole
 from credibly._validation import chunk_size as check_chunk_size
 from credibly.decide.alarm import ProfileUse
 from credibly.decide.recipe import RECIPES
 from credibly.decide.surprise import inputs_needed
 from credibly.decide.thresholds import samples_needed
 from credibly.errors import FileFormatError
+from credibly.model.views import View, check_views
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +28,15 @@ class Asked:
     gamma: float | Literal["auto"]
     features: str | None
     chunk_size: int
+    views: tuple[View, ...] = ()
 
     def __post_init__(self) -> None:
+        check_views(self.views)
         share("false_alarms", self.false_alarms)
         share("doubted", self.doubted)
         share("confidence", self.confidence)
         check_chunk_size(self.chunk_size)
-        remedy = "'doubtful' is as good as 'always' at a third of the price, 'never' costs least."
+        remedy = "'never' costs one forward, and on most networks nothing was better."
         choice("profile", self.profile, get_args(ProfileUse), remedy)
         if self.error_rate is not None:
             share("error_rate", self.error_rate)
@@ -84,7 +86,6 @@ class Facts:
         shares_right: the share of ordinary inputs of each verdict whose class is right.
         cost: mean passes per ordinary input.
         classes: how many there are.
-        level: the strangeness that one in a hundred ordinary inputs has.
         model: digest of the model.
         version: of credibly.
     """
@@ -98,7 +99,6 @@ class Facts:
     left_out: tuple[int, ...]
     cost: float
     classes: int
-    level: float
     model: str
     version: str
     shares_right: dict[str, float] = field(default_factory=dict)
@@ -121,8 +121,7 @@ class Facts:
         whole("classes", read["classes"], least=2)
         positive("cost", read["cost"])
         choice("profile", read["profile"], get_args(ProfileUse), "Fit the Judge again.")
-        level = real_number(read["level"])
-        good = level is not None and math.isfinite(level) and isinstance(read["labelled"], bool)
+        good = isinstance(read["labelled"], bool)
         words = all(isinstance(read[name], str) for name in ("model", "version"))
         shares = all(0 <= value <= 1 for value in read["shares_right"].values())
         if not (good and words and shares):

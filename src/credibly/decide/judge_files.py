@@ -7,30 +7,29 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from credibly._validation import chunk_size as check_chunk_size
 from credibly._validation import positive, require
 from credibly._validation import whole as whole_number
+from credibly.decide.agreement import Agreement
 from credibly.decide.alarm import QUESTIONS, Alarm, Scales
 from credibly.decide.calibration import VennAbers
 from credibly.decide.examine import Examiner
+from credibly.decide.judge_checks import check_together
 from credibly.decide.judge_facts import Facts
 from credibly.decide.ordinary import with_space
 from credibly.decide.recipe import TrustRecipe
-from credibly.decide.signals import Typicality, signal_names
+from credibly.decide.signals import Typicality
 from credibly.decide.typicality import (
     Correlations,
     InputMetric,
     Neighbours,
     Ranges,
     TypicalInputs,
-    names_of_columns,
 )
 from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, OutputError
 from credibly.io.files import (
@@ -53,17 +52,15 @@ from credibly.model.batches import TakesTables
 from credibly.model.classifier import Classifier
 from credibly.model.features import LastHidden
 from credibly.model.space import Space
+from credibly.model.views import View
 from credibly.solve.fixed import FixedDescent
 from credibly.types import CPU
 
 if TYPE_CHECKING:
     from credibly.decide.judge import Judge
 
-FORMAT, VERSION = "credibly.judge", 1
+FORMAT, VERSION = "credibly.judge", 2
 NUMBERS, TENSORS = "judge.json", "judge.safetensors"
-
-LONGEST = 1000
-"""Steps of a descent at most: a damaged file must not make a Judge run for ever."""
 
 
 def save(judge: Judge, path: Path) -> None:
@@ -100,8 +97,9 @@ def _content(judge: Judge) -> dict[str, Any]:
         "format_version": VERSION,
         "facts": judge.facts.as_json(),
         "gamma": judge.examiner.gamma,
-        "descent": None if judge.examiner.descent is None else asdict(judge.examiner.descent),
+        "descent": asdict(judge.examiner.descent),
         "features": None if judge.examiner.hidden is None else judge.examiner.hidden.name,
+        "views": [name_of_callable(view) for view in judge.examiner.views],
         "top": judge.examiner.top,
         "chunk_size": judge.examiner.chunk_size,
         "scales": [part.as_json() for part in (judge.alarm.whole, *judge.alarm.parts)],
@@ -124,7 +122,7 @@ def _use_of(clf: Classifier) -> dict[str, str | None]:
     }
 
 
-def load(path: Path, net: Any) -> dict[str, Any]:
+def load(path: Path, net: Any, views: tuple[View, ...]) -> dict[str, Any]:
     """The fields of a Judge, checked against the network."""
     if not (path / NUMBERS).is_file():
         raise FileFormatError(f"{path}: not the folder of a Judge; it has no {NUMBERS}.")
@@ -140,7 +138,10 @@ def load(path: Path, net: Any) -> dict[str, Any]:
     _check_network(clf, facts, path)
     _check_use(clf, stored, path)
     with _reading(path / NUMBERS):
-        return _fields(content, tensors, clf, facts)
+        named = [str(name) for name in content["views"]]
+    _check_views(named, views)
+    with _reading(path / NUMBERS):
+        return _fields(content, tensors, clf, facts, views)
 
 
 @contextmanager
@@ -186,15 +187,27 @@ def _check_use(clf: Classifier, stored: dict[str, Any], path: Path) -> None:
     )
 
 
+def _check_views(stored: list[str], views: tuple[View, ...]) -> None:
+    """Refuse other views than those of the fit; their names are all that is known of them."""
+    given = [str(name_of_callable(view)) for view in views]
+    expected = f"the views it was fitted with, {stored or 'none'}"
+    remedy = "Pass the same functions in the same order: Judge.load(path, net, views=...)."
+    require(given == stored, "views", expected, f"{given or 'none'}", remedy)
+
+
 def _fields(
-    content: dict[str, Any], tensors: dict[str, Tensor], clf: Classifier, facts: Facts
+    content: dict[str, Any],
+    tensors: dict[str, Tensor],
+    clf: Classifier,
+    facts: Facts,
+    views: tuple[View, ...],
 ) -> dict[str, Any]:
-    descent = None if content["descent"] is None else FixedDescent(**content["descent"])
+    descent = FixedDescent(**content["descent"])
     name = content["features"]
     hidden = None if name is None else LastHidden.of(clf, name)
     gamma, size = positive("gamma", content["gamma"]), check_chunk_size(content["chunk_size"])
     top = None if content["top"] is None else whole_number("top", content["top"])
-    examiner = Examiner(clf, gamma, descent, hidden, top, size)
+    examiner = Examiner(clf, gamma, descent, hidden, top, size, views)
     whole, *parts = (Scales.from_json(part) for part in content["scales"])
     ordinary = tuple(
         {question: tensors[f"ordinary.{question}.{k}"].double() for question in QUESTIONS}
@@ -214,59 +227,19 @@ def _fields(
         "calibration": calibration,
         "facts": facts,
     }
-    _check_together(content, found)
+    check_together(content, found)
     return found
-
-
-def _check_together(content: dict[str, Any], found: dict[str, Any]) -> None:
-    """Refuse parts of which each is sound, and which do not belong together."""
-    facts, examiner, alarm = found["facts"], found["examiner"], found["alarm"]
-    names = {*signal_names(
-        facts.classes, found["typicality"], profiled=examiner.descent is not None
-    )}  # fmt: skip
-    scales = (alarm.whole, *alarm.parts)
-    used = {n for part in scales for n in (*part.strange, *part.middles)} | {*found["recipe"].units}
-    ranked = sum(len(part["either"]) for part in alarm.ordinary)
-    inputs = found["typicality"].inputs
-    checks = {
-        "signals": used <= names,
-        "profile": (examiner.descent is None) == (facts.profile == "never"),
-        "steps": examiner.descent is None or examiner.descent.steps <= LONGEST,
-        "features": _fit_layer(examiner.hidden, found["typicality"].features),
-        "samples": ranked == len(found["ordinary_trust"]) == facts.samples,
-        "classes": tuple(found["thresholds"].shape) == (facts.classes,),
-        "names of classes": len(content["classes"] or range(facts.classes)) == facts.classes,
-        "labels": facts.labelled == (found["calibration"] is not None),
-        "shape": inputs is None or prod(inputs.shape) > int(inputs.metric.places.max()),
-        "columns": inputs is None or len(inputs.ranges.names) == inputs.ranges.low.shape[1],
-        "statistics": inputs is None or _as_many(inputs),
-        "most probable classes": examiner.top is None or examiner.top < facts.classes,
-    }
-    wrong = [name for name, good in checks.items() if not good]
-    if wrong:
-        raise FileFormatError(f"the {wrong[0]} do not go with the rest")
-
-
-def _fit_layer(hidden: LastHidden | None, features: Neighbours | None) -> bool:
-    """Whether the layer can have such features; of one that is not linear, running it tells."""
-    if hidden is None or features is None:
-        return hidden is None and features is None
-    (layer,) = hidden.parts.modules.values()
-    return not isinstance(layer, nn.Linear) or layer.in_features == features.points.shape[1]
-
-
-def _as_many(inputs: TypicalInputs) -> bool:
-    """Whether inputs of the shape have as many columns as were compared."""
-    one = torch.empty((1, *inputs.shape), device="meta")
-    return len(names_of_columns(one, None)) == len(inputs.ranges.names)
 
 
 def _typicality(content: dict[str, Any], tensors: dict[str, Tensor], clf: Classifier) -> Typicality:
     device = clf.device or CPU
     named = {name.partition(".")[0] for name in tensors}
-    features = Neighbours(tensors["features.points"].to(device)) if "features" in named else None
+    features, agreement = None, None
+    if "features" in named:
+        features = Neighbours(tensors["features.points"].to(device))
+        agreement = Agreement(features.points, tensors["features.classes"].to(device))
     if "points" not in named:
-        return Typicality(features, None)
+        return Typicality(features, None, agreement)
     metric, alike = (
         InputMetric(*(tensors[f"{name}.{part.name}"] for part in fields(InputMetric)))
         for name in ("metric", "alike")
@@ -281,9 +254,8 @@ def _typicality(content: dict[str, Any], tensors: dict[str, Tensor], clf: Classi
     correlations = None
     if "correlations" in named:
         correlations = Correlations(tensors["correlations.centre"], tensors["correlations.root"])
-    return Typicality(
-        features, TypicalInputs(metric, points, alike, statistics, ranges, correlations, shape)
-    )
+    inputs = TypicalInputs(metric, points, alike, statistics, ranges, correlations, shape)
+    return Typicality(features, inputs, agreement)
 
 
 def _tensors(judge: Judge) -> dict[str, Tensor]:
@@ -300,6 +272,8 @@ def _tensors(judge: Judge) -> dict[str, Tensor]:
     }
     if known.features is not None:
         found["features.points"] = known.features.points
+    if known.agreement is not None:
+        found["features.classes"] = known.agreement.classes
     inputs = known.inputs
     if inputs is not None:
         for name, part in vars(inputs).items():

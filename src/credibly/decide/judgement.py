@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,13 @@ from torch import Tensor
 
 from credibly._validation import labels as check_labels
 from credibly._validation import require, whole_number
+from credibly.decide.examine import Examiner
 from credibly.decide.reasons import Reasons
 from credibly.decide.selective import ABSTAINED, Abstention
 from credibly.decide.signals import Signals
 from credibly.decide.verdict import Verdict
+from credibly.model.derivatives import undisturbed
+from credibly.model.variable import Variable
 from credibly.plot.one_profile import plot_profile
 from credibly.profile.profile import Profile
 from credibly.types import Labels
@@ -26,6 +29,48 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _VERDICTS = tuple(Verdict)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The inputs of a judgement, by reference, and how to solve their profiles.
+
+    Attributes:
+        examiner: of the Judge.
+        variables: what was judged, in chunks.
+        rows: the number of an input in the judgement -> its chunk, and its number there.
+    """
+
+    examiner: Examiner
+    variables: tuple[Variable, ...]
+    rows: dict[int, tuple[int, int]]
+
+    def profile_of(self, index: int) -> Profile:
+        """Solve one profile."""
+        chunk, row = self.rows[index]
+        with undisturbed(self.variables[chunk].select(slice(row, row + 1))) as one:
+            return self.examiner.profile(one)
+
+    def select(self, index: Tensor) -> Asked:
+        """Those of the chosen inputs."""
+        chosen = enumerate(index.tolist())
+        return replace(self, rows={k: self.rows[n] for k, n in chosen if n in self.rows})
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Judgement]) -> Asked | None:
+        """Those of many judgements by the same Judge; None if a part was not kept."""
+        variables: list[Variable] = []
+        rows: dict[int, tuple[int, int]] = {}
+        start = 0
+        for part in parts:
+            if part.asked is None:
+                return None
+            first = len(variables)
+            rows |= {start + n: (first + c, r) for n, (c, r) in part.asked.rows.items()}
+            variables += part.asked.variables
+            start += len(part)
+        assert parts[0].asked is not None  # noqa: S101  # or it had returned
+        return cls(parts[0].asked.examiner, tuple(variables), rows)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,8 +94,9 @@ class Judgement:
         passes: what each input cost (N,); a pass is a forward and a backward, a forward is a third.
         signals: the numbers behind it all (N,), by name; NaN where no profile was needed.
         codes: the verdicts (N,) as places in `Verdict`.
-        profile: the profiles of the inputs `profiled`, if they were kept.
+        profile: the profiles of the inputs `profiled`, if any were needed and they were kept.
         profiled: numbers of the inputs that have one.
+        asked: what is needed to solve the profile of any of them, if the inputs were kept.
         names: of the classes, if known.
 
     Example: see `Judge`.
@@ -71,6 +117,7 @@ class Judgement:
     class_count: int = 2
     profile: Profile | None = None
     profiled: Tensor | None = None
+    asked: Asked | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -108,8 +155,9 @@ class Judgement:
 
     def summary(self) -> str:
         """A few lines to read."""
-        looked = int((self.passes > 0.5).sum())
-        lines = [f"{len(self)} inputs, {self.cost:.2f} passes each ({looked} needed a profile)"]
+        looked = int(self.signals["shift"].isfinite().sum()) if "shift" in self.signals else 0
+        needed = f" ({looked} needed a profile)" if looked else ""
+        lines = [f"{len(self)} inputs, {self.cost:.2f} passes each{needed}"]
         return "\n".join([*lines, *in_lines(Counter(self.verdicts), self.shares_right)])
 
     def to_pandas(self) -> pd.DataFrame:
@@ -145,6 +193,8 @@ class Judgement:
             name: value[index] for name, value in vars(self).items()
             if isinstance(value, Tensor) and name != "profiled"
         }  # fmt: skip
+        if self.asked is not None:
+            chosen["asked"] = self.asked.select(index)
         if self.profile is not None and self.profiled is not None:
             places = {int(n): k for k, n in enumerate(self.profiled.tolist())}
             wanted = [(k, places[n]) for k, n in enumerate(index.tolist()) if n in places]
@@ -158,25 +208,31 @@ class Judgement:
         return Judgement(**chosen, **rest)
 
     def profile_of(self, index: int) -> Profile:
-        """The profile of one input, if it needed one and it was kept."""
+        """The profile of one input; it is solved now if the verdict did not need it."""
         number = whole_number(index)
-        places = [] if self.profiled is None else self.profiled.tolist()
+        size = len(self)
+        good = number is not None and -size <= number < size
+        require(good, "index", f"a number below {size}", f"{index!r}", "It counts the inputs.")
+        place = (number or 0) % size
+        known = [] if self.profiled is None else self.profiled.tolist()
+        if self.profile is not None and place in known:
+            return self.profile[known.index(place)]
         require(
-            self.profile is not None and number in places,
+            self.asked is not None and place in self.asked.rows,
             "index",
-            "an input whose profile was kept",
-            f"{index!r}; {len(places)} of {len(self)} inputs have one",
-            "One forward settled the others: judge with Judge.fit(..., profile='always'), and pass "
-            "a single batch, of which profiles are kept.",
+            "an input that was kept",
+            f"{index!r}, of which only the verdict is known",
+            "Judge a single batch, or pass keep=True: of streams, files and inputs with NaN or "
+            "infinity there is nothing to solve with.",
         )
-        assert self.profile is not None  # noqa: S101  # just checked
-        return self.profile[places.index(number)]
+        assert self.asked is not None  # noqa: S101  # just checked
+        return self.asked.profile_of(place)
 
     def plot(self, index: int, **settings: Any) -> Figure:
         """A figure of one input, its counterfactual x+ and its classes before and after.
 
         Args:
-            index: of an input that has a profile; see `profile_of`.
+            index: of an input; see `profile_of`.
             settings: those of `credibly.plot_profile`.
         """
         figure = plot_profile(self.profile_of(index), 0, **settings)
@@ -208,6 +264,7 @@ class Judgement:
             class_count=first.class_count,
             profile=Profile.concatenate(profiles) if profiles else None,
             profiled=torch.cat(rows) if rows else None,
+            asked=Asked.concatenate(parts),
         )
 
     def __repr__(self) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,8 +12,8 @@ from credibly.decide.alarm import Alarm, Question
 from credibly.decide.calibration import VennAbers
 from credibly.decide.examine import Examiner, finite_logits
 from credibly.decide.judge_facts import Facts
-from credibly.decide.judgement import Judgement
-from credibly.decide.learn import codes_of, trust_of
+from credibly.decide.judgement import Asked, Judgement
+from credibly.decide.learn import codes_of
 from credibly.decide.reasons import Reasons
 from credibly.decide.recipe import FROM_PROFILE, TrustRecipe
 from credibly.decide.signals import (
@@ -25,7 +26,6 @@ from credibly.decide.signals import (
 )
 from credibly.decide.typicality import Ranges, input_columns
 from credibly.decide.verdict import Verdict
-from credibly.model.derivatives import FORWARD
 from credibly.model.variable import Variable
 from credibly.profile.profile import Profile
 from credibly.types import CPU, finite_rows
@@ -75,12 +75,16 @@ class Knowledge:
         """Judge one chunk that was bound before."""
         rows = finite_rows(variable.start).nonzero().squeeze(1)
         look = self._look(variable, rows) if len(rows) else self._nothing()
-        return self._found(len(variable), rows.cpu(), look, keep=keep)
+        found = self._found(len(variable), rows.cpu(), look, keep=keep)
+        if not keep:
+            return found
+        places = {n: (0, n) for n in rows.tolist()}
+        return replace(found, asked=Asked(self.examiner, (variable,), places))
 
     def _names(self) -> tuple[str, ...]:
         """Of the signals."""
-        profiled = self.examiner.descent is not None
-        return signal_names(self.facts.classes, self.typicality, profiled=profiled)
+        profiled, views = self.facts.profile != "never", bool(self.examiner.views)
+        return signal_names(self.typicality, views=views, profiled=profiled)
 
     def _nothing(self) -> _Look:
         """What is seen where no input is finite."""
@@ -97,10 +101,11 @@ class Knowledge:
             self.typicality.inputs.check_shape(clean.values)
         seen = self.examiner.glance(clean)
         good = finite_logits(seen.logits)
-        signals = of_logits(seen.logits.nan_to_num(0.0)) | self.typicality.of_new(seen)
+        seen = replace(seen, logits=seen.logits.nan_to_num(0.0))
+        signals = of_logits(seen) | self.typicality.of_new(seen)
         again = (good & self.alarm.whole.look_again(signals)).nonzero().squeeze(1)
         profile = None
-        if self.examiner.descent is not None:
+        if self.facts.profile != "never":
             unknown = torch.full_like(signals["confidence"], torch.nan)
             signals |= dict.fromkeys(FROM_PROFILE, unknown)
             if len(again):
@@ -114,11 +119,11 @@ class Knowledge:
         usable, again = rows[look.good], rows[look.again]
         signals = {name: look.signals[name][look.good] for name in self._names()}
         predicted = look.logits[look.good].argmax(1)
-        numbers = placed(self._numbers(signals, predicted), usable, count)
+        numbers: dict[str, Any] = dict(placed(self._numbers(signals, predicted), usable, count))
         codes = numbers.pop("code").nan_to_num(Verdict.UNUSABLE.code).to(torch.int8)
         signals, doubt = placed(signals, usable, count), numbers.pop("doubt")
         passes = torch.zeros(count, dtype=torch.float64, device=CPU)
-        passes[rows] = FORWARD
+        passes[rows] = self.examiner.passes
         if look.profile is not None:
             passes[again] += look.profile.passes.cpu()
         ranges, columns = self._columns(count, rows, look)
@@ -139,8 +144,7 @@ class Knowledge:
 
     def _numbers(self, signals: Signals, predicted: Tensor) -> Signals:
         """What is said of usable inputs, as numbers (n,); classes and verdicts as well."""
-        strangeness, p_values = self.alarm.whole.strangeness(signals), self.alarm.p_values(signals)
-        trust = trust_of(self.recipe, signals, strangeness["either"], self.facts.level)
+        p_values, trust = self.alarm.p_values(signals), self.recipe(signals)
         trusted = trust >= self.thresholds[predicted]
         codes = codes_of(p_values, trusted, false_alarms=self.facts.false_alarms)
         below = torch.searchsorted(self.ordinary_trust, trust.contiguous()).double()

@@ -23,9 +23,7 @@ from credibly.decide.examine import (
 from credibly.decide.judge_facts import Asked
 from credibly.decide.ordinary import Ordinary
 from credibly.decide.recipe import (
-    BEYOND,
     FAR,
-    FROM_PROFILE,
     MANY_CLASSES,
     OUTLIER,
     TOP,
@@ -45,6 +43,9 @@ from credibly.solve.fixed import FixedDescent
 from credibly.solve.loop import Tick
 from credibly.types import CPU
 
+TURNED = 0.1
+"""Share of ordinary inputs whose class views may turn without a warning."""
+
 PARTS = 8
 """Chunks of ordinary inputs, at most, from which gamma and the radius are found."""
 
@@ -56,15 +57,13 @@ def make_examiner(ordinary: Ordinary, asked: Asked) -> Examiner:
     some = ordinary.variables[::step]
     few = -(-64 // len(some))
     many = classes_of(some[0]) > MANY_CLASSES and isinstance(clf.loss, CrossEntropy)
-    top, gamma, descent = TOP if many else None, asked.gamma, None
+    top, gamma = TOP if many else None, asked.gamma
     asked_over = [over_top(variable, top) for variable in some]
     if gamma == "auto":
         gamma = median(auto_gamma(variable, sample=few) for variable in asked_over)
-    if asked.profile != "never":
-        radii = [usual_radius(problem_of(v, gamma), sample=few) for v in asked_over]
-        descent = FixedDescent(radius=median(radii))
-    hidden = _hidden(clf, some[0], asked)
-    return Examiner(clf, float(gamma), descent, hidden, top, asked.chunk_size)
+    radii = [usual_radius(problem_of(v, gamma), sample=few) for v in asked_over]
+    descent, hidden = FixedDescent(radius=median(radii)), _hidden(clf, some[0], asked)
+    return Examiner(clf, float(gamma), descent, hidden, top, asked.chunk_size, asked.views)
 
 
 def _hidden(clf: Classifier, variable: Variable, asked: Asked) -> LastHidden | None:
@@ -92,12 +91,7 @@ class Learned:
     @property
     def trust(self) -> Tensor:
         """Of each ordinary input (n,)."""
-        return trust_of(self.recipe, self.signals, self.own["either"], self.level)
-
-    @property
-    def level(self) -> float:
-        """The strangeness that one in a hundred ordinary inputs has."""
-        return float(self.own["either"].quantile(0.99))
+        return self.recipe(self.signals)
 
     def codes(self, trusted: Tensor, false_alarms: float) -> Tensor:
         """The verdicts (n,) of the ordinary inputs, by their rank among themselves."""
@@ -113,9 +107,9 @@ def learn(examiner: Examiner, ordinary: Ordinary, asked: Asked, tick: Tick | Non
     seen, signals, passes = [], [], []
     for number, variable in enumerate(ordinary.variables):
         seen.append(examiner.glance(variable))
-        told = of_logits(seen[-1].logits)
+        told = of_logits(seen[-1])
         cost = torch.zeros_like(told["confidence"])
-        if examiner.descent is not None:
+        if asked.profile != "never":
             profile = examiner.profile(variable)
             told, cost = told | of_profile(profile), profile.passes.cpu()
         signals.append(told)
@@ -126,6 +120,7 @@ def learn(examiner: Examiner, ordinary: Ordinary, asked: Asked, tick: Tick | Non
     own = {name: torch.cat([part[name] for part in signals]) for name in signals[0]}
     rows = finite_logits(looks.logits).nonzero().squeeze(1)
     asked.check_counts(len(rows), None if ordinary.labels is None else len(rows))
+    _warn_of_views(own)
     whole = _Seen(looks, own, torch.cat(passes), ordinary.variables[0], ordinary.labels)
     found = _learn(whole, rows, asked)
     far = not_ordinary(found.signals)
@@ -134,6 +129,20 @@ def learn(examiner: Examiner, ordinary: Ordinary, asked: Asked, tick: Tick | Non
         rows = rows[~far]
         found = _learn(whole, rows, asked, aside)
     return found
+
+
+def _warn_of_views(signals: Signals) -> None:
+    """Say so where views often speak for another class: they do not suit the data."""
+    if "views" not in signals:
+        return
+    turned = float(((signals["views"] < 0) & (signals["confidence"] > 0)).double().mean())
+    if turned > TURNED:
+        warnings.warn(
+            f"the views speak against the predicted class of {turned:.0%} of the ordinary inputs "
+            "of which the network is sure: they may not keep the class",
+            CrediblyWarning,
+            stacklevel=4,
+        )
 
 
 def not_ordinary(signals: Signals) -> Tensor:
@@ -164,20 +173,12 @@ def _learn(seen: _Seen, rows: Tensor, asked: Asked, aside: tuple[int, ...] = ())
     known = signals | typicality.of_own(chosen)
     alarm, own = Alarm.fit(known, asked.profile, asked.false_alarms)
     again = alarm.whole.look_again(known)
-    used = {
-        name: torch.where(again, values, torch.nan) if name in FROM_PROFILE else values
-        for name, values in known.items()
-    }
+    used = alarm.whole.seen(known)
     predicted = chosen.logits.argmax(1).cpu()
     right = None if seen.labels is None else predicted == seen.labels[rows]
-    recipe = TrustRecipe.fit(used, again, right)
+    recipe = TrustRecipe.fit(used, right)
     cost = torch.where(again, seen.passes[rows], 0.0)
     return Learned(typicality, alarm, own, recipe, used, predicted, cost, rows, aside)
-
-
-def trust_of(recipe: TrustRecipe, signals: Signals, strangeness: Tensor, level: float) -> Tensor:
-    """The ranking (n,): that of the class, less for what is far stranger than ordinary inputs."""
-    return recipe(signals) - recipe.drop * (strangeness > level + BEYOND)
 
 
 def codes_of(p_values: Answers, trusted: Tensor, *, false_alarms: float) -> Tensor:

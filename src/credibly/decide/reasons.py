@@ -18,6 +18,9 @@ from credibly.decide.verdict import Verdict
 RAREST = 1e-4
 """Shares below this are not told apart: tails are extrapolated."""
 
+TOGETHER = 0.01
+"""Shares above this do not explain an alarm alone: other signals are strange, too."""
+
 _STRANGE = {
     "range": "its values lie outside their range",
     "features": "the network's features of it are far from those of all ordinary inputs",
@@ -82,8 +85,9 @@ class Reasons(Sequence[str]):
         # of several that are as rare as can be told, the first says most
         name = min(known, key=lambda n: max(shares[n], RAREST))
         share = shares[name]
+        more = "several things together; above all " if share > TOGETHER else ""
         rare = f"about {share:.2%}" if share >= RAREST else "fewer than 1 in 10,000"
-        return f"{self._words(name, index)} ({rare} of ordinary inputs)"
+        return f"{more}{self._words(name, index)} ({rare} of ordinary inputs)"
 
     def _words(self, name: str, index: int) -> str:
         if name.startswith("tampered "):

@@ -1,13 +1,12 @@
 """Which signals a Judge uses, and how: the one place where that is chosen.
 
-The signals were chosen on two ResNet18, small networks and tables, and the shares of trust on the
-networks that docs/evidence.md says choose. Other networks confirm.
+The networks that chose it, and others that confirm it, are in docs/evidence.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -39,17 +38,31 @@ The strangest of the ordinary inputs in any signal sets the threshold: at 1 % an
 single strangest. The more signals, the stranger that one is, and the less is caught.
 """
 
-FROM_PROFILE = frozenset({"shift", "gain", "elasticity", "predicted_ratio"})
+FROM_PROFILE = frozenset({"shift", "gain", "elasticity"})
 """Signals that need a profile; one forward gives all others."""
+
+BLEND = 3.0
+"""How signals of "does it not belong?" are joined: BLEND log sum exp(surprise / BLEND).
+
+Near zero it is the strangest signal alone, for large values their mean. Between them, an input that
+is a little strange in many ways is found, and one that is very strange in a single way as well.
+"""
+
+HELD_BACK = 1.0
+"""Surprise by which "was it tampered with?" must exceed "does it not belong?" to raise the alarm:
+it gets about a quarter of the false alarms."""
 
 DOUBTFUL = 0.25
 """Share of the ordinary inputs that are looked at again, with a profile."""
 
-BEYOND = 5.0
-"""Surprise beyond that of one in a hundred ordinary inputs from which an input is trusted less."""
+AGREEMENT = 0.5
+"""Share of the agreement of neighbours in trust, where they agree."""
+
+DISAGREE = 0.15
+"""Share of ordinary inputs whose neighbours disagree from which agreement does not count."""
 
 RECIPES = 2
-"""Recipes of trust between which labels choose: that of confidence, and the one with all shares."""
+"""Recipes of trust between which labels choose: without agreement, and with it."""
 
 FAR = 30.0
 """Surprise from which an input among the ordinary ones is set aside as not ordinary."""
@@ -62,48 +75,35 @@ MANY_CLASSES, TOP = 50, 10
 class TrustRecipe:
     """The ranking of "is this class right?" as a sum of signals, each in units of its spread.
 
-    Large overconfident networks give nearly all inputs a high confidence, whose size then says
-    little: there the shape of the logits and the profile rank better. Small calibrated networks
-    rank best by confidence alone. What tells them apart without labels is the median of the log
-    odds in units of their spread. With labels, they choose.
+    The confidence (log odds of the class, over views where there are any), and the agreement of the
+    neighbours in the last hidden layer. Without labels, agreement counts less the more of the
+    ordinary inputs have neighbours that disagree: there the classes overlap in that layer. With
+    labels, the better one of "not at all" and "as much as ever" is taken.
 
     Attributes:
         units: interquartile range of each signal among ordinary inputs.
-        centre: median of `predicted_ratio` among ordinary inputs that are looked at again.
+        centre: median of the agreement among ordinary inputs, for inputs that have none.
         shares: the weight of each signal.
-        drop: by how much an input that is far too strange is trusted less: the range of nine tenths
-            of the ordinary inputs. It is constant, so that such inputs keep their order.
     """
 
     units: dict[str, float]
     centre: float
     shares: dict[str, float]
-    drop: float = 0.0
 
     @classmethod
-    def fit(
-        cls, signals: dict[str, Tensor], looked_at: Tensor, right: Tensor | None = None
-    ) -> TrustRecipe:
-        """From the signals (n,) of ordinary inputs, of which `looked_at` had a profile.
-
-        Where it is known which of them are `right` (n,), the recipe that ranks these better is
-        taken, of two: the confidence alone, or with the full shares of the other signals.
-        """
-        known = {name: signals[name] for name in shares_of(0.0) if name in signals}
-        if "predicted_ratio" in known:
-            known["predicted_ratio"] = known["predicted_ratio"][looked_at]
-        middles = {name: _quartiles(values) for name, values in known.items()}
+    def fit(cls, signals: dict[str, Tensor], right: Tensor | None = None) -> TrustRecipe:
+        """From the signals (n,) of ordinary inputs, and which are `right` (n,), if it is known."""
+        sure = "views" if "views" in signals else "confidence"
+        middles = {n: _quartiles(signals[n]) for n in (sure, "agreement") if n in signals}
         units = {name: high - low for name, (low, _, high) in middles.items() if high > low}
-        centre = middles.get("predicted_ratio", (0.0, 0.0, 0.0))[1]
-        sharpness = middles["confidence"][1] / units.get("confidence", 1.0)
+        centre = middles.get("agreement", (0.0, 0.0, 0.0))[1]
         # with labels always these two: the promise of an error rate counts them (RECIPES)
-        some = [sharpness] if right is None else [0.0, float("inf")]
-        recipes = [cls._of(units, centre, shares_of(value)) for value in some]
-        ranked = [recipe(signals) for recipe in recipes]
-        areas = [0.0 if right is None else aurc(trust, right) for trust in ranked]
-        best = min(range(len(areas)), key=areas.__getitem__)
-        low, high = ranked[best].quantile(ranked[best].new_tensor([0.05, 0.95])).tolist()
-        return replace(recipes[best], drop=high - low)
+        some = [agreement_share(signals)] if right is None else [0.0, AGREEMENT]
+        recipes = [cls._of(units, centre, {sure: 1.0, "agreement": share}) for share in some]
+        if right is None:
+            return recipes[0]
+        areas = [aurc(recipe(signals), right) for recipe in recipes]
+        return recipes[areas.index(min(areas))]
 
     @classmethod
     def _of(cls, units: dict[str, float], centre: float, shares: dict[str, float]) -> TrustRecipe:
@@ -114,10 +114,9 @@ class TrustRecipe:
         """One number per input (n,), higher is more trustworthy."""
         total = signals["confidence"] * 0
         for name, share in self.shares.items():
-            if name == "predicted_ratio":  # only those that are looked at again have one
-                part = (signals[name] - self.centre).nan_to_num(0.0)
-            else:
-                part = signals[name]
+            part = signals[name]
+            if name == "agreement":  # no ordinary input may have the class
+                part = (part - self.centre).nan_to_num(0.0)
             total = total + share / self.units[name] * part
         return total
 
@@ -134,24 +133,26 @@ class TrustRecipe:
         )
         if units.keys() != shares.keys() or any(unit <= 0 for unit in units.values()):
             raise FileFormatError("expected a share and a positive unit for each signal of trust")
-        if not units.keys() <= shares_of(0.0).keys():
+        if not units.keys() <= {"confidence", "views", "agreement"}:
             raise FileFormatError(f"expected signals of trust, got {sorted(units)}")
-        drop = _number(content["drop"])
-        if drop < 0:
-            raise FileFormatError(f"expected a drop of trust that is not negative, got {drop:g}")
-        return cls(units, _number(content["centre"]), shares, drop)
+        return cls(units, _number(content["centre"]), shares)
+
+
+def agreement_share(signals: dict[str, Tensor]) -> float:
+    """How much agreement counts, by the share of ordinary inputs whose neighbours disagree.
+
+    Where no ordinary input has the class, nothing agrees.
+    """
+    if "agreement" not in signals:
+        return 0.0
+    disagree = float((~(signals["agreement"] > 0)).double().mean())
+    return AGREEMENT * max(0.0, 1 - disagree / DISAGREE)
 
 
 def affordable(available: Collection[str], inputs: int, rate: float) -> frozenset[str]:
     """The signals that so many ordinary inputs allow at this rate of false alarms."""
     most = max(2, int(SIGNALS_PER_RANK * rate * (inputs + 1)))
     return frozenset([name for name in PRIORITY if name in available][:most])
-
-
-def shares_of(sharpness: float) -> dict[str, float]:
-    """The weights of the signals of trust, from the median log odds over their spread."""
-    part = min(max((sharpness - 1.7) / 0.3, 0.0), 1.0)
-    return {"confidence": 1.0, "p_norm": 0.5 * part, "predicted_ratio": 0.25 * part}
 
 
 def _quartiles(values: Tensor) -> tuple[float, float, float]:

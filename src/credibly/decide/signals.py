@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from credibly._validation import require
 from credibly.decide import scores
+from credibly.decide.agreement import Agreement
 from credibly.decide.recipe import FROM_PROFILE
 from credibly.decide.typicality import Neighbours, TypicalInputs
 from credibly.model.batches import column_names
@@ -18,6 +19,7 @@ from credibly.model.derivatives import logits_only
 from credibly.model.features import LastHidden
 from credibly.model.logits import class_logits, log_odds
 from credibly.model.variable import Variable
+from credibly.model.views import View, odds_over_views
 from credibly.problem.rows import Rows
 from credibly.profile.profile import Profile
 
@@ -33,15 +35,17 @@ class Glance(Rows):
         logits: one per class (n, K), in float64.
         features: of the last hidden layer (n, d), of length one; None without such a layer.
         values: the inputs themselves (n, ...), where they are what moves; else None.
+        views: log odds of the class over the views of each input (n,); None without views.
     """
 
     logits: Tensor
     features: Tensor | None
     values: Tensor | None
+    views: Tensor | None = None
 
 
-def glance(variable: Variable, hidden: LastHidden | None) -> Glance:
-    """Run the model once on finite inputs."""
+def glance(variable: Variable, hidden: LastHidden | None, views: Sequence[View] = ()) -> Glance:
+    """Run the model once on finite inputs, and once on every view of them."""
     x, features = variable.start, None
     if hidden is None:
         outputs = logits_only(variable, x)
@@ -53,7 +57,8 @@ def glance(variable: Variable, hidden: LastHidden | None) -> Glance:
     if logits.shape != losses.shape:  # a loss of one's own, with other classes than outputs
         logits = -losses.double()
     values = variable.values if variable.moves == "inputs" else None
-    return Glance(logits, features, values)
+    odds = odds_over_views(variable, views, logits) if views else None
+    return Glance(logits, features, values, odds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,23 +68,29 @@ class Typicality:
     Attributes:
         features: what the network makes of them; None if it has no last hidden layer.
         inputs: they themselves; None where something else than the inputs moves.
+        agreement: whether those that the network finds alike have the class it predicts; None if it
+            has no last hidden layer.
     """
 
     features: Neighbours | None
     inputs: TypicalInputs | None
+    agreement: Agreement | None
 
     @classmethod
     def fit(cls, seen: Glance, variable: Variable) -> Typicality:
         """From a glance at the ordinary inputs."""
-        features = None if seen.features is None else Neighbours(seen.features)
-        if seen.values is None:
-            return cls(features, None)
-        return cls(features, TypicalInputs.fit(seen.values, column_names(variable.clf)))
+        features, inputs, agreement = None, None, None
+        if seen.features is not None:
+            features = Neighbours(seen.features)
+            agreement = Agreement(seen.features, seen.logits.argmax(1))
+        if seen.values is not None:
+            inputs = TypicalInputs.fit(seen.values, column_names(variable.clf))
+        return cls(features, inputs, agreement)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Of the signals."""
-        features = () if self.features is None else ("features",)
+        features = () if self.features is None else ("features", "agreement")
         return features if self.inputs is None else (*features, *self.inputs.names)
 
     def of_new(self, seen: Glance) -> Signals:
@@ -90,6 +101,9 @@ class Typicality:
             remedy = "Pass inputs of the size of the ordinary ones, or fit with features=None."
             require(known == got, "features", f"{known} per input", f"{got}", remedy)
             found["features"] = self.features.of_new(seen.features)
+            if self.agreement is not None:
+                predicted = seen.logits.argmax(1)
+                found["agreement"] = self.agreement.of_new(seen.features, predicted)
         if self.inputs is not None and seen.values is not None:
             found |= self.inputs.of_new(seen.values)
         return found
@@ -99,22 +113,24 @@ class Typicality:
         found: Signals = {}
         if self.features is not None:
             found["features"] = self.features.of_own()
+        if self.agreement is not None:
+            found["agreement"] = self.agreement.of_own()
         if self.inputs is not None and seen.values is not None:
             found |= self.inputs.of_own(seen.values)
         return found
 
 
-def signal_names(classes: int, typicality: Typicality, *, profiled: bool) -> tuple[str, ...]:
+def signal_names(typicality: Typicality, *, views: bool, profiled: bool) -> tuple[str, ...]:
     """The signals of every input, also of one of which nothing can be seen."""
-    names = ("confidence", "energy", *(("p_norm",) if classes > 2 else ()), *typicality.names)
+    names = ("confidence", "energy", *(("views",) if views else ()), *typicality.names)
     return (*names, *sorted(FROM_PROFILE)) if profiled else names
 
 
-def of_logits(logits: Tensor) -> Signals:
-    """Signals of the logits (n, K) alone."""
-    found = {"confidence": log_odds(logits), "energy": logits.logsumexp(1)}
-    if logits.shape[1] > 2:  # of two classes it is a constant
-        found["p_norm"] = scores.over_p_norm(logits, 4.0)
+def of_logits(seen: Glance) -> Signals:
+    """Signals of the logits alone, and of those of the views."""
+    found = {"confidence": log_odds(seen.logits), "energy": seen.logits.logsumexp(1)}
+    if seen.views is not None:
+        found["views"] = seen.views
     return {name: values.double().cpu() for name, values in found.items()}
 
 

@@ -27,6 +27,9 @@ CLIP = 4.0
 
 TINY = 1e-12
 
+CHUNK = 512
+"""Inputs that are compared with the ordinary ones at a time."""
+
 ITS = "its "
 """How the names of statistics of a whole input begin."""
 
@@ -52,18 +55,26 @@ class Neighbours:
     def _distances(self, points: Tensor, order: int) -> Tensor:
         here = self.points.to(points)
         order = min(order, len(here))
-        return torch.cat([_distance(part, here, order) for part in torch.split(points, 512)])
+        found = [nearest(part, here, order)[:, order - 1] for part in torch.split(points, CHUNK)]
+        return torch.cat(found).clamp(min=TINY).log().cpu()
 
 
-def _distance(points: Tensor, here: Tensor, order: int) -> Tensor:
-    """Log of the distance (N,) to the nearest of the given order."""
+def nearest(points: Tensor, here: Tensor, order: int, allowed: Tensor | None = None) -> Tensor:
+    """Distances (N, order) to the nearest of `here`, rising; infinite where there are not so many.
+
+    `allowed` (N, n) says which of them count.
+    """
     # a matrix product is fast and cancels near zero: it only says who is near
     centre = here.mean(0)
     rough = torch.cdist(points - centre, here - centre)
-    near = here[rough.topk(min(2 * order, len(here)), dim=1, largest=False).indices]
-    gaps = (near - points[:, None]).double()
-    nearest: Tensor = torch.linalg.vector_norm(gaps, dim=2).sort(1).values[:, order - 1]
-    return nearest.clamp(min=TINY).log().cpu()
+    if allowed is not None:
+        rough = rough.masked_fill(~allowed, torch.inf)
+    near = rough.topk(min(2 * order, len(here)), dim=1, largest=False).indices
+    gaps = (here[near] - points[:, None]).double()
+    exact: Tensor = torch.linalg.vector_norm(gaps, dim=2)
+    if allowed is not None:
+        exact = exact.masked_fill(~allowed.gather(1, near), torch.inf)
+    return exact.sort(1).values[:, :order]
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -34,3 +36,14 @@ def log_probabilities(logits: Tensor) -> tuple[Tensor, Tensor]:
     # all but the largest are at most a half
     small = log_p.scatter(1, best, -torch.inf).exp()
     return log_p, torch.log1p(-small).scatter(1, best, functional.logsigmoid(-odds))
+
+
+def mean_log_odds(logits: Sequence[Tensor]) -> Tensor:
+    """Log odds (n,) of the first one's class by the mean probability over all logits (n, K)."""
+    kept = logits[0].argmax(1, keepdim=True)
+    own, other = zip(*(log_probabilities(one) for one in logits), strict=True)
+    own_sum, other_sum = (
+        torch.stack([part.gather(1, kept) for part in parts]).logsumexp(0).squeeze(1)
+        for parts in (own, other)
+    )
+    return own_sum - other_sum

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from credibly.report.tables import Table, number
-from credibly.study.alarms import FORWARD_ONLY, JUDGE, Alarms
+from credibly.study.alarms import JUDGE, WITH_PROFILES, Alarms
 
 _BUILD = {
     JUDGE: "cr.Judge.fit(model, ordinary)",
-    FORWARD_ONLY: 'cr.Judge.fit(model, ordinary, profile="never")',
+    WITH_PROFILES: 'cr.Judge.fit(model, ordinary, profile="doubtful")',
 }
 
 

@@ -24,7 +24,7 @@ from credibly.types import finite_rows
 RATES = (0.01, 0.05)
 """Rates of false alarms; the first one that the inputs allow is used."""
 
-JUDGE, FORWARD_ONLY = "Judge", "Judge, one forward"
+JUDGE, WITH_PROFILES = "Judge", "Judge, doubtful profiles"
 BASELINES: dict[str, Baseline] = {"energy": Energy(), "max softmax": MaxSoftmax()}
 
 
@@ -56,7 +56,7 @@ class Alarms:
         }
         most = max(means.values())
         near = [name for name, value in means.items() if value >= most - 0.01]
-        return min(near, key=self.passes.__getitem__) if others else FORWARD_ONLY
+        return min(near, key=self.passes.__getitem__) if others else JUDGE
 
     def as_json(self) -> dict[str, Any]:
         """What `from_json` reads."""
@@ -87,7 +87,7 @@ def count_alarms(clf: Classifier, sets: Mapping[str, InputSet]) -> Alarms | None
         warnings.simplefilter("ignore", CrediblyWarning)  # said when the inputs were read
         judges = {
             JUDGE: Judge.fit(clf, ordinary[known], false_alarms=rate),
-            FORWARD_ONLY: Judge.fit(clf, ordinary[known], false_alarms=rate, profile="never"),
+            WITH_PROFILES: Judge.fit(clf, ordinary[known], false_alarms=rate, profile="doubtful"),
         }
     least = {name: threshold(b(clf, ordinary[known]), rate) for name, b in BASELINES.items()}
     passes = {name: judge.facts.cost for name, judge in judges.items()}
