@@ -26,6 +26,7 @@ from pathlib import Path
 import torch
 
 from credibly.version import __version__
+from experiments.broad.aims import aims
 from experiments.broad.digits import digits
 from experiments.broad.images import images
 from experiments.broad.measure import measure
@@ -86,7 +87,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--summary", type=Path)
     given = parser.parse_args(arguments)
     if given.summary is not None:
-        print(summary(read(given.summary)))
+        found = read(given.summary)
+        print(summary(found))
+        print("\n### Aims\n\n" + aims([row for row in found if row["role"] == "confirm"]))
         return
     rows = []
     for subject in subjects(given):

@@ -30,6 +30,11 @@ SHOWN = (
     "last-layer Laplace", "ensemble", "test-time augmentation",
 )  # fmt: skip
 OURS = (*JUDGES, "shift", "gain", BOTH)
+SHORT = {
+    "Judge, doubtful profiles": "+ some profiles", "Judge, every profile": "+ all profiles",
+    "Judge, with views": "Judge, views", "test-time augmentation": "augmentation",
+    BOTH: "shift and gain",
+}  # fmt: skip
 
 
 def draw(rows: list[Row], path: Path) -> None:
@@ -44,7 +49,8 @@ def draw(rows: list[Row], path: Path) -> None:
     for axis, (column, words) in zip(axes, PANELS.items(), strict=True):
         panel(axis, some, column)
         axis.set(xscale="log", xlabel="passes per ordinary input", title=words)
-    figure.suptitle(f"{len(some)} networks that chose nothing; ours in colour")
+    title = f"{len(some)} networks that chose nothing; ours in colour; *: on some of them only"
+    figure.suptitle(title)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
@@ -52,10 +58,12 @@ def draw(rows: list[Row], path: Path) -> None:
 def panel(axis: Any, rows: list[Row], column: str) -> None:
     """One mark per method, with its name; names of the same price stand below each other."""
     by_price: dict[float, list[tuple[float, str]]] = {}
+    few: set[str] = set()
     for method in methods_of(rows):
         cost, value = cell(price, rows, method), cell(COLUMNS[column], rows, method)
         if cost is not None and value is not None and method in (*SHOWN, *OURS):
             by_price.setdefault(round(cost[0], 2), []).append((value[0], method))
+            few |= {method} if value[1] < len(rows) else set()
             style = {"marker": "D", "s": 50} if method in OURS else {"marker": "o", "s": 28}
             axis.scatter(cost[0], value[0], color=colour(method), zorder=3, **style)
     low, high = (0.6, 2.2) if column == "AURC clean" else axis.get_ylim()
@@ -66,8 +74,9 @@ def panel(axis: Any, rows: list[Row], column: str) -> None:
         for value, method in sorted(marks, reverse=True):  # from the top
             place = min(place - 0.045 * (high - low), value)
             if value <= high and (method != "Judge, with labels" or column == "AURC clean"):
+                words = SHORT.get(method, method) + "*" * (method in few)
                 axis.annotate(
-                    method, (cost, value), xytext=(cost * 1.2, place), va="center",
+                    words, (cost, value), xytext=(cost * 1.2, place), va="center",
                     fontsize=7.5, color=colour(method), annotation_clip=False,
                 )  # fmt: skip
 

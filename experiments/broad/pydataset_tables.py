@@ -73,8 +73,8 @@ def _table(spec: Spec, found: dict[str, pd.DataFrame]) -> Table:
     data = data.drop(columns=list(spec.without)).dropna()
     x = pd.DataFrame({name: _numbers(data[name]) for name in data if name != spec.target})
     x, target = x.dropna(axis=1), data[spec.target]
-    words = target.dtype == object
-    y = target.astype("category").cat.codes if words else target > target.median()
+    numeric = pd.api.types.is_numeric_dtype(target)
+    y = target > target.median() if numeric else target.astype("category").cat.codes
     count = len(x)
     ordinary = min(ORDINARY, count // 3)
     new = min(MOST_NEW, count // 3)
@@ -84,7 +84,7 @@ def _table(spec: Spec, found: dict[str, pd.DataFrame]) -> Table:
 
 def _numbers(column: pd.Series) -> pd.Series:
     """The numbers of a column; two words are 0 and 1, more are missing numbers."""
-    if column.dtype != object:
+    if pd.api.types.is_numeric_dtype(column):
         return column.astype(float)
     words = sorted(column.unique())
     return column.map({words[0]: 0.0, words[-1]: 1.0} if len(words) == 2 else {})

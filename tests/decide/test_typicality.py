@@ -22,6 +22,15 @@ from credibly.decide.typicality import (
 from tests.reference import models
 
 
+def both(x):
+    """Inputs, and what ranges and statistics look at."""
+    return x, input_columns(x)
+
+
+def fitted(x):
+    return TypicalInputs.fit(*both(x), None)
+
+
 def drawn(*shape, seed=0):
     return torch.randn(shape, generator=models.generator(seed), dtype=torch.float64)
 
@@ -150,11 +159,11 @@ def test_columns_of_a_table_are_measured_in_their_deviations_up_to_four():
 def test_images_are_measured_as_they_are():
     x = drawn(20, 1, 6, 6) * 100 + 50
     assert torch.equal(InputMetric.fit(x)(x), x.flatten(1))
-    found = TypicalInputs.fit(x, None)
-    assert found.of_new(x[:2]).keys() == found.of_own(x).keys() == set(found.names)
+    found = fitted(x)
+    assert found.of_new(*both(x[:2])).keys() == found.of_own(*both(x)).keys() == set(found.names)
     assert found.names == ("inputs", "range", "statistics")
-    table = TypicalInputs.fit(drawn(20, 4), None)
-    assert table.of_new(drawn(2, 4)).keys() == table.of_own(drawn(20, 4)).keys()
+    table = fitted(drawn(20, 4))
+    assert table.of_new(*both(drawn(2, 4))).keys() == table.of_own(*both(drawn(20, 4))).keys()
     assert table.names == ("inputs", "range", "correlations")
 
 
@@ -187,21 +196,25 @@ def test_of_many_values_some_are_compared_always_the_same(shape):
     assert torch.equal(metric.places, again.places)
     assert len(set(metric.places.tolist())) == COLUMNS
     assert torch.equal(metric(x), x.flatten(1)[:, metric.places])
-    found = TypicalInputs.fit(x, None)
+    found = fitted(x)
     assert "statistics" in found.names
-    assert found.of_new(x[:3])["statistics"].shape == (3,)
+    assert found.of_new(*both(x[:3]))["statistics"].shape == (3,)
 
 
 def test_inputs_of_another_shape_are_refused_with_the_remedy():
-    found = TypicalInputs.fit(drawn(12, 1, 4, 4), None)
+    found = fitted(drawn(12, 1, 4, 4))
     with pytest.raises(cr.errors.InvalidArgumentError, match=r"\(1, 4, 4\).*\(1, 5, 4\).*Resize"):
-        found.of_new(drawn(2, 1, 5, 4))
+        found.of_new(*both(drawn(2, 1, 5, 4)))
 
 
 def test_single_inputs_and_constants_have_finite_signals():
     same = torch.ones(50, 3, dtype=torch.float64)
-    found = TypicalInputs.fit(same, None)
-    for signals in (found.of_own(same), found.of_new(same[:1]), found.of_new(5 + same[:2])):
+    found = fitted(same)
+    for signals in (
+        found.of_own(*both(same)),
+        found.of_new(*both(same[:1])),
+        found.of_new(*both(5 + same[:2])),
+    ):
         assert all(bool(values.isfinite().all()) for values in signals.values())
-    assert float(found.of_new(same[:1])["range"]) == 0.0
-    assert float(found.of_new(5 + same[:1])["range"]) > 1
+    assert float(found.of_new(*both(same[:1]))["range"]) == 0.0
+    assert float(found.of_new(*both(5 + same[:1]))["range"]) > 1

@@ -56,6 +56,17 @@ def test_a_mimic_stays_in_the_ball_and_comes_nearer():
     torch.testing.assert_close(far(found), far(expected), atol=2e-3, rtol=0.0)
 
 
+def test_the_aims_are_those_of_the_networks_that_confirm(folder, capsys):
+    main(["--summary", str(folder)])
+    told = capsys.readouterr().out.split("### Aims")[1]
+    confirming = [row for row in read(folder) if row["role"] == "confirm"]
+    tested = sum(row["test"] for row in confirming)
+    alarms = sum(row["caught"]["clean"]["Judge"][0] * row["test"] for row in confirming)
+    assert f"{alarms / tested:.2%} of {tested} inputs" in told
+    assert "who knows" in told
+    assert "trusted though wrong" in told
+
+
 def test_the_summary_has_both_roles_and_every_method(folder):
     text = summary(read(folder))
     assert "## Networks that choose" in text

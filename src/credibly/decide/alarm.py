@@ -83,6 +83,8 @@ class Scales:
 
     def look_again(self, signals: Signals) -> Tensor:
         """Which inputs (n,) one forward does not settle."""
+        if math.isinf(self.gate):  # it settles all, or none
+            return torch.full_like(signals["confidence"], self.gate < 0, dtype=torch.bool)
         return ~(self.first_look(signals) < self.gate)
 
     def strangeness(self, signals: Signals) -> Answers:
@@ -104,6 +106,8 @@ class Scales:
 
     def seen(self, signals: Signals) -> Signals:
         """The signals (n,) that count: those of a profile only where one is looked at."""
+        if not FROM_PROFILE & signals.keys():
+            return signals
         again = self.look_again(signals)
         return {
             name: torch.where(again, values, torch.nan) if name in FROM_PROFILE else values

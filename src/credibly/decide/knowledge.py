@@ -24,7 +24,7 @@ from credibly.decide.signals import (
     placed,
     signal_names,
 )
-from credibly.decide.typicality import Ranges, input_columns
+from credibly.decide.typicality import Ranges
 from credibly.decide.verdict import Verdict
 from credibly.model.variable import Variable
 from credibly.profile.profile import Profile
@@ -111,8 +111,7 @@ class Knowledge:
             if len(again):
                 profile = self.examiner.profile(clean.select(again.to(rows.device)))
                 signals |= placed(of_profile(profile), again, len(rows))
-        columns = None if seen.values is None else input_columns(seen.values)
-        return _Look(signals, seen.logits.cpu(), good, again, profile, columns)
+        return _Look(signals, seen.logits.cpu(), good, again, profile, seen.columns)
 
     def _found(self, count: int, rows: Tensor, look: _Look, *, keep: bool) -> Judgement:
         """Verdicts and numbers of all inputs of a chunk, from what was seen of the finite ones."""

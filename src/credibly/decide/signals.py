@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from credibly._validation import require
 from credibly.decide import scores
 from credibly.decide.agreement import Agreement
 from credibly.decide.recipe import FROM_PROFILE
-from credibly.decide.typicality import Neighbours, TypicalInputs
+from credibly.decide.typicality import Neighbours, TypicalInputs, input_columns
 from credibly.model.batches import column_names
 from credibly.model.derivatives import logits_only
 from credibly.model.features import LastHidden
@@ -42,6 +43,11 @@ class Glance(Rows):
     features: Tensor | None
     values: Tensor | None
     views: Tensor | None = None
+
+    @cached_property
+    def columns(self) -> Tensor | None:
+        """What ranges and statistics look at (n, d); None where something else moves."""
+        return None if self.values is None else input_columns(self.values)
 
 
 def glance(variable: Variable, hidden: LastHidden | None, views: Sequence[View] = ()) -> Glance:
@@ -83,8 +89,8 @@ class Typicality:
         if seen.features is not None:
             features = Neighbours(seen.features)
             agreement = Agreement(seen.features, seen.logits.argmax(1))
-        if seen.values is not None:
-            inputs = TypicalInputs.fit(seen.values, column_names(variable.clf))
+        if seen.values is not None and seen.columns is not None:
+            inputs = TypicalInputs.fit(seen.values, seen.columns, column_names(variable.clf))
         return cls(features, inputs, agreement)
 
     @property
@@ -104,8 +110,8 @@ class Typicality:
             if self.agreement is not None:
                 predicted = seen.logits.argmax(1)
                 found["agreement"] = self.agreement.of_new(seen.features, predicted)
-        if self.inputs is not None and seen.values is not None:
-            found |= self.inputs.of_new(seen.values)
+        if self.inputs is not None and seen.values is not None and seen.columns is not None:
+            found |= self.inputs.of_new(seen.values, seen.columns)
         return found
 
     def of_own(self, seen: Glance) -> Signals:
@@ -115,8 +121,8 @@ class Typicality:
             found["features"] = self.features.of_own()
         if self.agreement is not None:
             found["agreement"] = self.agreement.of_own()
-        if self.inputs is not None and seen.values is not None:
-            found |= self.inputs.of_own(seen.values)
+        if self.inputs is not None and seen.values is not None and seen.columns is not None:
+            found |= self.inputs.of_own(seen.values, seen.columns)
         return found
 
 

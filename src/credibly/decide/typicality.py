@@ -131,11 +131,11 @@ def input_columns(x: Tensor) -> Tensor:
     Mean, deviation, smallest and largest value and, for images and signals, how rough they are: the
     mean difference of neighbours along the last axes.
     """
-    flat = x.flatten(1).double().cpu()
+    flat = x.flatten(1).double()
     found = [flat.mean(1), flat.std(1, correction=0), flat.amin(1), flat.amax(1)]
-    found += [x.diff(dim=axis).abs().flatten(1).mean(1).double().cpu() for axis in _axes(x)]
-    statistics = torch.stack(found, 1)
-    return torch.cat([flat, statistics], 1) if _is_table(x) else statistics
+    found += [x.diff(dim=axis).abs().flatten(1).mean(1).double() for axis in _axes(x)]
+    statistics = torch.stack(found, 1)  # where the inputs are: only these few numbers travel
+    return (torch.cat([flat, statistics], 1) if _is_table(x) else statistics).cpu()
 
 
 def names_of_columns(x: Tensor, names: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -254,9 +254,9 @@ class TypicalInputs:
     shape: tuple[int, ...]
 
     @classmethod
-    def fit(cls, x: Tensor, names: tuple[str, ...] | None) -> TypicalInputs:
-        """From ordinary inputs (n, ...)."""
-        columns, metric = input_columns(x), InputMetric.fit(x)
+    def fit(cls, x: Tensor, columns: Tensor, names: tuple[str, ...] | None) -> TypicalInputs:
+        """From ordinary inputs (n, ...), whose `input_columns` are known."""
+        metric = InputMetric.fit(x)
         alike, points = InputMetric.fit(columns), Neighbours(metric(x).float())
         ranges = Ranges.fit(columns, names_of_columns(x, names))
         statistics = Neighbours(alike(columns).float())
@@ -276,10 +276,9 @@ class TypicalInputs:
         expected = f"inputs of the shape of the ordinary ones, {self.shape}"
         require(got == self.shape, "x", expected, f"{got}", "Resize them as the ordinary ones are.")
 
-    def of_new(self, x: Tensor) -> dict[str, Tensor]:
-        """Signals of new inputs."""
+    def of_new(self, x: Tensor, columns: Tensor) -> dict[str, Tensor]:
+        """Signals of new inputs, whose `input_columns` are known."""
         self.check_shape(x)
-        columns = input_columns(x)
         found = {
             "inputs": self.points.of_new(self.metric(x).float()),
             "range": self.ranges.of_new(columns),
@@ -290,11 +289,11 @@ class TypicalInputs:
             found["correlations"] = self.correlations.of_new(self.metric.deviations(x))
         return found
 
-    def of_own(self, x: Tensor) -> dict[str, Tensor]:
+    def of_own(self, x: Tensor, columns: Tensor) -> dict[str, Tensor]:
         """Signals of the ordinary inputs themselves, each among the others."""
         found = {
             "inputs": self.points.of_own(),
-            "range": self.ranges.of_own(input_columns(x)),
+            "range": self.ranges.of_own(columns),
         }
         if self.correlations is None:
             found["statistics"] = self.statistics.of_own()
