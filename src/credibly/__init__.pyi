@@ -29,6 +29,7 @@ from .io.models import load_classifier as load_classifier
 from .io.sources import open_source as open_source
 from .model.bind import bind as bind
 from .model.classifier import Classifier as Classifier
+from .model.fast import accelerate as accelerate
 from .model.parameters import vary_parameters as vary_parameters
 from .model.space import Space as Space
 from .plot.one_profile import plot_profile as plot_profile

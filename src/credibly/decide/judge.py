@@ -27,6 +27,9 @@ from credibly.io.fingerprints import quick_digest
 from credibly.io.streams import is_batch, length_of
 from credibly.model.checks import check_model
 from credibly.model.derivatives import undisturbed
+from credibly.model.memory import MOST_JUDGED, ChunkSize, in_chunks
+from credibly.model.threads import fitting_threads
+from credibly.model.variable import Variable
 from credibly.model.views import View, check_views
 from credibly.profile.arguments import ticking
 from credibly.types import Labels, Progress
@@ -69,7 +72,8 @@ class Judge(Knowledge):
         gamma: float | Literal["auto"] = "auto",
         features: str | None = "auto",
         views: Sequence[View] = (),
-        chunk_size: int = 256,
+        fast: bool = True,
+        chunk_size: ChunkSize = "auto",
         progress: Progress = False,
     ) -> Judge:
         """Learn what is ordinary from a few hundred inputs that the model was not trained on.
@@ -99,7 +103,10 @@ class Judge(Knowledge):
                 default the last linear one. None compares only the inputs themselves.
             views: functions from a batch to other views of it that keep the class, such as flips
                 and shifts of photographs. Trust is then that of their mean, for a forward each.
-            chunk_size: inputs handled at a time; it bounds memory.
+            fast: on a GPU, judge by a faster copy of the network that gives the same logits; see
+                `accelerate`.
+            chunk_size: inputs handled at a time; it bounds memory. 'auto': at most 256 on a CPU and
+                1024 on a GPU, and fewer where more would not fit.
             progress: show a bar, or a function called with the share done.
         """
         asked = Asked(
@@ -107,12 +114,15 @@ class Judge(Knowledge):
             by_class=by_class, doubted=doubted, profile=profile, gamma=gamma, features=features,
             chunk_size=chunk_size, views=check_views(views),
         )  # fmt: skip
-        given = read_ordinary(net, ordinary, labels, chunk_size)
+        size = MOST_JUDGED["cpu"] if asked.chunk_size == "auto" else asked.chunk_size
+        given = read_ordinary(net, ordinary, labels, size)
+        given = given.accelerated() if fast else given
         asked.check_counts(len(given), None if given.labels is None else len(given))
         with undisturbed(given.variables[0]) as first:
             check_model(first)
             examiner = make_examiner(given, asked)
-            with ticking(progress, "looking at ordinary inputs") as tick:
+            threads = fitting_threads(first, chunk_size=size, passes=examiner.passes)
+            with ticking(progress, "looking at ordinary inputs") as tick, threads:
                 learned = learn(examiner, given, asked, tick)
             return _assemble(examiner, given, learned, asked)
 
@@ -132,11 +142,18 @@ class Judge(Knowledge):
         parts = []
         with ticking(progress, "judging") as tick:
             for variable, _ in self.examiner.variables(x):
-                parts.append(self.judge(variable, keep=kept))
+                parts += self._judged(variable, keep=kept)
                 done += len(variable)
                 if tick is not None and total:
                     tick(min(1.0, done / total))
         return Judgement.concatenate(parts)
+
+    def _judged(self, variable: Variable, *, keep: bool) -> list[Judgement]:
+        """A chunk, in several parts where memory runs out."""
+        work = lambda rows: self.judge(variable.select(rows), keep=keep)  # noqa: E731
+        size = len(variable)
+        with fitting_threads(variable, chunk_size=size, passes=self.examiner.passes):
+            return list(in_chunks(size, size, work))
 
     def summary(self) -> str:
         """What it was fitted with, and what it costs."""

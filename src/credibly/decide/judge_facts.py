@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from credibly._validation import choice, positive, require, share, whole
-from credibly._validation import chunk_size as check_chunk_size
 from credibly.decide.alarm import ProfileUse
 from credibly.decide.recipe import RECIPES
 from credibly.decide.surprise import inputs_needed
 from credibly.decide.thresholds import samples_needed
 from credibly.errors import FileFormatError
+from credibly.model.memory import ChunkSize, check_size
 from credibly.model.views import View, check_views
 
 
@@ -27,7 +27,7 @@ class Asked:
     profile: ProfileUse
     gamma: float | Literal["auto"]
     features: str | None
-    chunk_size: int
+    chunk_size: ChunkSize
     views: tuple[View, ...] = ()
 
     def __post_init__(self) -> None:
@@ -35,7 +35,7 @@ class Asked:
         share("false_alarms", self.false_alarms)
         share("doubted", self.doubted)
         share("confidence", self.confidence)
-        check_chunk_size(self.chunk_size)
+        check_size(self.chunk_size)
         remedy = "'never' costs one forward, and on most networks nothing was better."
         choice("profile", self.profile, get_args(ProfileUse), remedy)
         if self.error_rate is not None:

@@ -36,6 +36,7 @@ from credibly.errors import CrediblyWarning, InvalidArgumentError
 from credibly.model.classifier import Classifier
 from credibly.model.features import LastHidden
 from credibly.model.losses import CrossEntropy
+from credibly.model.memory import MOST_JUDGED, resolve_size
 from credibly.model.variable import Variable
 from credibly.problem.weights import auto_gamma
 from credibly.profile.decision import usual_radius
@@ -63,7 +64,8 @@ def make_examiner(ordinary: Ordinary, asked: Asked) -> Examiner:
         gamma = median(auto_gamma(variable, sample=few) for variable in asked_over)
     radii = [usual_radius(problem_of(v, gamma), sample=few) for v in asked_over]
     descent, hidden = FixedDescent(radius=median(radii)), _hidden(clf, some[0], asked)
-    return Examiner(clf, float(gamma), descent, hidden, top, asked.chunk_size, asked.views)
+    size = resolve_size(asked.chunk_size, some[0], MOST_JUDGED)
+    return Examiner(clf, float(gamma), descent, hidden, top, size, asked.views)
 
 
 def _hidden(clf: Classifier, variable: Variable, asked: Asked) -> LastHidden | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -18,8 +18,9 @@ from credibly.io.streams import Batch, as_classifier, joined_labels
 from credibly.model.batches import TakesTables
 from credibly.model.bind import bind
 from credibly.model.classifier import Classifier
+from credibly.model.fast import accelerate
 from credibly.model.space import Space
-from credibly.model.variable import Variable
+from credibly.model.variable import Inputs, Variable
 from credibly.profile.profile import Profile
 from credibly.types import Labels, finite_rows
 
@@ -43,6 +44,14 @@ class Ordinary:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def accelerated(self) -> Ordinary:
+        """The same asked of a faster copy of the network, where that is worth it: on a GPU."""
+        first = self.variables[0]
+        if not isinstance(first, Inputs) or not first.start.is_cuda:
+            return self
+        clf = accelerate(first.clf, first.start)
+        return replace(self, variables=tuple(replace(v, clf=clf) for v in self.variables))
 
 
 def read_ordinary(

@@ -73,9 +73,8 @@ def name_of_callable(function: object) -> str | None:
 
 def digest_of_classifier(classifier: Classifier) -> str | None:
     """Return a digest of the weights, or None if the model is a function without any."""
-    if not isinstance(classifier.net, nn.Module):
-        return None
-    return digest_of_module(classifier.net)
+    net = classifier.original
+    return digest_of_module(net) if isinstance(net, nn.Module) else None
 
 
 def digest_of_space(space: Space) -> str:
@@ -89,7 +88,7 @@ def quick_digest(classifier: Classifier) -> str:
     Copies in a higher precision or on another device have the same digest. It tells trained models
     apart, but may miss a change of few weights, of a function, or of a layer without weights.
     """
-    net = classifier.net
+    net = classifier.original
     if not isinstance(net, nn.Module):
         return f"function {getattr(net, '__qualname__', type(net).__qualname__)}"
     parts = []

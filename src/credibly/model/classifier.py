@@ -81,6 +81,9 @@ class Classifier:
         self.space, self.module = _checked_space(space), _checked_module(self.net, module)
         self.unpack = unpack
         self.device, self.dtype = _place(self.net, device, dtype)
+        self.original: Model = self.net  # by which it is known; `accelerate` changes only `net`
+        self.draft: Model | None = None  # a cheaper network for steps that need not be exact
+        self.notes: tuple[str, ...] = ()  # what `accelerate` did, and what it did not
 
     def logits(self, x: Tensor) -> Tensor:
         """Outputs of the model (n, m) as logits, in the precision of the inputs.
@@ -169,8 +172,12 @@ class Classifier:
     def with_net(self, net: Model) -> Classifier:
         """The same question about another callable."""
         other = copy(self)
-        other.net = net
+        other.net, other.original, other.draft = net, net, None
         return other
+
+    def drafted(self) -> Classifier | None:
+        """The same question about the cheaper network, if `accelerate` found one."""
+        return None if self.draft is None else self.with_net(self.draft)
 
     def class_name(self, index: int) -> str:
         """Name of a class, or its number where no names were given."""

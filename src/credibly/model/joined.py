@@ -57,6 +57,10 @@ class Joined(Variable):
         same = self.inner.clf is self.clf
         return (self.inner if same else replace(self.inner, clf=self.clf)).run_at(x)
 
+    def drafted(self) -> Joined | None:
+        inner = self.inner.drafted()
+        return None if inner is None else replace(self, clf=inner.clf, inner=inner)
+
     def based_at(self, values: Tensor) -> Joined:
         inner = self.inner.based_at(values)
         return replace(self, inner=inner, start=inner.start)

@@ -67,6 +67,10 @@ class Variable(ABC):
         """The loss of the classifier."""
         return self.clf.loss
 
+    def drafted(self) -> Variable | None:
+        """The same in a cheaper network, whose values are near; None if there is none."""
+        return None
+
     @property
     def innermost(self) -> Variable:
         """The variable itself; of one that joins classes, the one with all of them."""
@@ -138,6 +142,10 @@ class Inputs(Variable):
 
     def run_at(self, x: Tensor) -> Any:
         return self.clf.run(x)
+
+    def drafted(self) -> Inputs | None:
+        clf = self.clf.drafted()
+        return None if clf is None else replace(self, clf=clf)
 
     def based_at(self, values: Tensor) -> Inputs:
         return replace(self, start=values)

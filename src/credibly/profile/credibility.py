@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 
 from credibly._validation import choice
-from credibly._validation import chunk_size as check_chunk_size
 from credibly.io.fingerprints import quick_digest
 from credibly.model.bind import bind
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only, undisturbed
 from credibly.model.joined import check_top, keep_top
+from credibly.model.memory import ChunkSize, check_size, in_chunks, resolve_size
 from credibly.model.structure import Nested
+from credibly.model.threads import fitting_threads
 from credibly.model.variable import Variable
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.problem.rows import spread
@@ -47,7 +48,7 @@ def credibility(
     solver: Solver | FixedDescent | None = None,
     bounds: Bounds | None = None,
     top: int | None = None,
-    chunk_size: int = 128,
+    chunk_size: ChunkSize = "auto",
     progress: Progress = False,
 ) -> Profile:
     """Solve and certify the credibility profile of every input.
@@ -78,6 +79,8 @@ def credibility(
             number of classes. One more forward per sample finds them; `passes` leaves it out. See
             docs/decisions.md.
         chunk_size: samples solved at a time. It bounds memory and changes nothing but rounding.
+            'auto': at most 128 on a CPU and 2048 on a GPU, and fewer if one pass tells that more
+            would not fit. Where memory runs out all the same, half as many are tried.
             Kinks of the model can amplify that, so another chunk size may find a neighbouring
             minimum with about the same objective.
         progress: show a bar (needs the extra 'cli'), or a function called with the share done.
@@ -98,22 +101,25 @@ def credibility(
     choice("effort", effort, get_args(Effort), "'decide' is ten times cheaper than 'solve'.")
     fixed = solver if isinstance(solver, FixedDescent) else None
     method = check_solver(None if fixed else solver, default=Hybrid())  # type: ignore[arg-type]
-    check_chunk_size(chunk_size)
+    check_size(chunk_size)
     variable = bind(clf, x)
     if top is not None:
         check_top(top, variable.loss)
     bounds = check_bounds(bounds, variable.free_values(variable.start))
     with undisturbed(variable) as variable:
         check_model(variable)
-        asked = variable if top is None else keep_top(variable, top, chunk_size=chunk_size)
+        size = resolve_size(chunk_size, variable)
+        asked = variable if top is None else keep_top(variable, top, chunk_size=size)
         w = resolve_weights(asked, gamma=gamma, weights=weights)
-        with ticking(progress) as tick:
+        passes = 10.0 if effort == "decide" or fixed else 100.0
+        threads = fitting_threads(asked, chunk_size=size, passes=passes)
+        with ticking(progress) as tick, threads:
             problem = FitRiskProblem(asked, w, asked.limits(bounds))
             if fixed is not None or (effort == "decide" and solver is None):
                 descent = fixed or FixedDescent(radius=usual_radius(problem))
                 settings = settings_of(problem, repr(descent), bounds)
-                return decision_profile(problem, descent, settings, chunk_size=chunk_size)
-            return solved_profile(problem, method, chunk_size=chunk_size, tick=tick, bounds=bounds)
+                return decision_profile(problem, descent, settings, chunk_size=size)
+            return solved_profile(problem, method, chunk_size=size, tick=tick, bounds=bounds)
 
 
 def solved_profile(
@@ -128,10 +134,8 @@ def solved_profile(
     """Solve from x0 or from `start`, and collect the results."""
     solution = solve(problem, solver, chunk_size=chunk_size, tick=tick, start=start)
     settings = settings_of(problem, repr(solver), bounds)
-    chunks = [slice(k, k + chunk_size) for k in range(0, len(problem), chunk_size)]
-    return Profile.concatenate(
-        [_assemble(problem.select(rows), solution.select(rows), settings) for rows in chunks]
-    )
+    work = lambda rows: _assemble(problem.select(rows), solution.select(rows), settings)  # noqa: E731
+    return Profile.concatenate(list(in_chunks(len(problem), chunk_size, work)))
 
 
 def settings_of(problem: FitRiskProblem, solver: str, bounds: Bounds | None) -> Settings:

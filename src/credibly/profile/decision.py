@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
+from credibly.model.memory import in_chunks
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.problem.rows import spread
 from credibly.profile.certificate import Certificate, explained
@@ -42,10 +45,8 @@ def decision_profile(
     All numbers come from the passes of the descent. The certificate has the objective, the decrease
     and the stationarity at the best point; nothing around it was searched.
     """
-    chunks = [slice(k, k + chunk_size) for k in range(0, len(problem), chunk_size)]
-    return Profile.concatenate(
-        [_decide(problem.select(rows), descent, settings) for rows in chunks]
-    )
+    work = lambda rows: _decide(problem.select(rows), descent, settings)  # noqa: E731
+    return Profile.concatenate(list(in_chunks(len(problem), chunk_size, work)))
 
 
 def _decide(problem: FitRiskProblem, descent: FixedDescent, settings: Settings) -> Profile:
@@ -55,8 +56,9 @@ def _decide(problem: FitRiskProblem, descent: FixedDescent, settings: Settings) 
     shape = (int(known.sum()), len(problem.weights))
     nothing = problem.x0.new_full(shape, torch.nan)
     start = best = Point(clean.x0, nothing, nothing.sum(1), torch.full_like(clean.x0, torch.nan))
+    cheap = clean.variable.drafted()
     if shape[0]:
-        start, best = descent.run(clean)
+        start, best = descent.run(clean, None if cheap is None else replace(clean, variable=cheap))
     certificate = _certificate(clean, start, best)
     codes[known] = explained(_codes(start), certificate)
     variable, passes = problem.variable, spread(torch.full_like(start.objective, 1.0), known, 0.0)
@@ -66,7 +68,7 @@ def _decide(problem: FitRiskProblem, descent: FixedDescent, settings: Settings) 
         risk=spread(clean.risk(best.x), known),
         multipliers=spread(clean.multipliers(best.losses), known),
         certificate=Certificate(**{n: spread(v, known) for n, v in vars(certificate).items()}),
-        passes=descent.passes * passes.double(),
+        passes=(descent.passes + (cheap is not None)) * passes.double(),
         codes=codes,
         settings=settings,
         x0=variable.decode(problem.x0),

@@ -54,17 +54,26 @@ class FixedDescent:
         """Forward-and-backward passes per sample."""
         return self.steps + 1
 
-    def run(self, problem: FitRiskProblem) -> tuple[Point, Point]:
-        """The starting point and the best one, both evaluated."""
-        start = problem.evaluate(problem.x0)
+    def run(
+        self, problem: FitRiskProblem, draft: FitRiskProblem | None = None
+    ) -> tuple[Point, Point]:
+        """The starting point and the best one, both evaluated.
+
+        With a `draft`, the same problem in a cheaper precision, the steps are its passes; the best
+        of its points is evaluated once more, exactly, and x0 kept where it is no better.
+        """
+        start, steps = problem.evaluate(problem.x0), draft or problem
         best, point, direction = start, start, torch.zeros_like(start.x)
         for step in range(self.steps):
             direction = self.momentum * direction + _unit(problem.free_gradient(point))
             size = self.length * self.radius * (1 - step / self.steps)
-            point = problem.evaluate(problem.project(point.x - size * _unit(direction)))
+            point = steps.evaluate(problem.project(point.x - size * _unit(direction)))
             # a comparison with NaN is false, so a step into nowhere is never the best
             best = best.replaced(point, point.objective < best.objective)
-        return start, best
+        if draft is None:
+            return start, best
+        exact = problem.evaluate(best.x)
+        return start, start.replaced(exact, exact.objective < start.objective)
 
 
 def _unit(values: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from credibly.model.memory import in_chunks
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.problem.rows import Rows
 from credibly.solve.base import Solver, Stage, State
@@ -43,13 +44,13 @@ def solve(
 ) -> Solution:
     """Solve every problem of the batch, `chunk_size` at a time, from x0 or from `start`."""
     count = len(problem)
-    parts = []
-    for first in range(0, count, chunk_size):
-        rows = slice(first, min(first + chunk_size, count))
-        share = (rows.stop - first) / count
-        chunk = _Chunk(problem.select(rows), _scaled(tick, first / count, share), solver.stages())
-        parts.append(chunk.run(None if start is None else start[rows]))
-    return Solution.concatenate(parts)
+
+    def work(rows: slice) -> Solution:
+        base, share = rows.start / count, (rows.stop - rows.start) / count
+        chunk = _Chunk(problem.select(rows), _scaled(tick, base, share), solver.stages())
+        return chunk.run(None if start is None else start[rows])
+
+    return Solution.concatenate(list(in_chunks(count, chunk_size, work)))
 
 
 def _scaled(tick: Tick | None, base: float, share: float) -> Tick:

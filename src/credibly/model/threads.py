@@ -1,0 +1,82 @@
+"""As many threads as the work is worth, for as long as it lasts.
+
+Threads of torch wait for each other by spinning. On small work that costs more than it brings, and
+next to another busy process a hundred times as much: the pass of one image then takes seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+from credibly.model.derivatives import losses_and_pull, losses_only
+from credibly.model.variable import Variable
+
+SMALL, LONG = 0.03, 1.0
+"""Seconds of one forward of a chunk below which one thread does it, and seconds of all work from
+which it pays to measure whether one thread or all of them are faster."""
+
+TRIED = 8
+"""Samples on which that is measured."""
+
+_SECONDS: WeakKeyDictionary[nn.Module, float] = WeakKeyDictionary()
+"""Seconds of a forward of one sample in one thread, by network: measured once."""
+
+
+@contextmanager
+def fitting_threads(variable: Variable, *, chunk_size: int, passes: float) -> Iterator[None]:
+    """Choose the number of threads for some passes over all samples; restore it afterwards."""
+    before = torch.get_num_threads()
+    if before == 1 or variable.start.device.type != "cpu" or len(variable) == 0:
+        yield
+        return
+    try:
+        torch.set_num_threads(1)
+        seconds = _seconds_of_one(variable)
+        if seconds * min(len(variable), chunk_size) >= SMALL:
+            torch.set_num_threads(before)
+            if 3 * passes * seconds * len(variable) >= LONG and not _faster(variable, before):
+                torch.set_num_threads(1)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _seconds_of_one(variable: Variable) -> float:
+    net = variable.net
+    known = _SECONDS.get(net) if isinstance(net, nn.Module) else None
+    if known is not None:
+        return known
+    one = variable.select(slice(0, 1))
+    work = partial(losses_only, one, one.start.nan_to_num(0.0, 0.0, 0.0))
+    work()  # the first one prepares what the others use
+    found = seconds_of(work)
+    if isinstance(net, nn.Module):
+        _SECONDS[net] = found
+    return found
+
+
+def _faster(variable: Variable, threads: int) -> bool:
+    """Whether all threads are faster than one, as things are now."""
+    some = variable.select(slice(0, TRIED))
+    x = some.start.nan_to_num(0.0, 0.0, 0.0)
+    found = []
+    for count in (threads, 1):
+        torch.set_num_threads(count)
+        losses_only(some, x)
+        found.append(seconds_of(partial(losses_and_pull, some, x, torch.clone)))
+    torch.set_num_threads(threads)
+    return found[0] < found[1]
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Wall time of one call."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
