@@ -52,7 +52,8 @@ def resolve_size(
     if len(variable) <= FEW or len(usable) == 0:
         return most
     needed = BESIDE * bytes_of_a_pass(variable.select(usable))
-    return max(1, min(most, int(SHARE * free_bytes(variable.start.device) / max(needed, 1.0))))
+    fit = SHARE * free_bytes(variable.start.device) / max(needed, 1.0)  # may be infinite
+    return max(1, int(min(most, fit)))
 
 
 def bytes_of_a_pass(variable: Variable) -> int:
@@ -64,7 +65,8 @@ def bytes_of_a_pass(variable: Variable) -> int:
     def note(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if tensor.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage.nbytes()
+            size = min(tensor.nbytes, storage.nbytes())  # a view may belong to a larger one
+            kept[storage.data_ptr()] = max(size, kept.get(storage.data_ptr(), 0))
         return tensor
 
     with saved_tensors_hooks(note, lambda tensor: tensor):
