@@ -15,6 +15,8 @@ import argparse
 import importlib.util
 import json
 import platform
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -219,6 +221,31 @@ def growth(bench: Bench, net: nn.Module, known: Tensor, x: Tensor) -> None:
             bench.note(f"Judge, profile={use!r}, batch {size}", seconds, size)
 
 
+def alone(bench: Bench, net: nn.Module, known: Tensor, x: Tensor) -> None:
+    """How much an input changes that is solved by itself, not in a batch."""
+    judge, part = cr.Judge.fit(net, known, profile="always"), x[:100]
+    clf, gamma = judge.examiner.clf, judge.examiner.gamma
+    for solver in (judge.examiner.descent, cr.solvers.LBFGS(steps=16)):
+        solve = lambda y, solver=solver: cr.credibility(clf, y, gamma=gamma, solver=solver)  # noqa: E731
+        together = solve(part).credibility
+        single = torch.cat([solve(one).credibility for one in part.split(1)])
+        gap = float((together - single).abs().max())
+        print(f"alone against a batch of {len(part)}, {solver!r}: largest change of c+ {gap:.2g}")
+        bench.rows[f"alone, {type(solver).__name__}"] = gap
+
+
+def busy(bench: Bench, net: nn.Module, known: Tensor, x: Tensor) -> None:
+    """One image while another process spins on a core."""
+    judges = {use: cr.Judge.fit(net, known, profile=use) for use in ("never", "always")}
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        for use, judge in judges.items():
+            seconds = bench.seconds(lambda judge=judge: judge(x[:1], keep=False))
+            bench.note(f"Judge, profile={use!r}, one image beside a busy process", seconds, 1)
+    finally:
+        other.kill()
+
+
 DESCENT = cr.solvers.FixedDescent(radius=1.0)
 
 
@@ -233,6 +260,9 @@ def large(bench: Bench) -> None:
     for name in ("resnet50", "vit_b_16"):
         torch.manual_seed(0)
         net = getattr(models, name)(weights=None).eval().to(bench.device)
+        for part in net.modules():  # a last layer of zeros, as of transformers, has no gradient
+            if isinstance(part, nn.Linear) and not bool(part.weight.any()):
+                nn.init.normal_(part.weight, std=0.02)
         clf = cr.accelerate(cr.Classifier(net), x[:16])
         print(f"{name}: {'; '.join(clf.notes)}")
         for size in (1, 64, 256):
@@ -283,6 +313,9 @@ def main() -> None:
     ours(bench, net, known, x, passes)
     instead(bench, net, x, passes)
     growth(bench, net, known, x)
+    alone(bench, net, known, x)
+    if given.device == "cpu":
+        busy(bench, net, known, x)
     if given.large:
         large(bench)
     if given.out is not None:

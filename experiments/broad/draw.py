@@ -31,7 +31,7 @@ SHOWN = (
 )  # fmt: skip
 OURS = (*JUDGES, "shift", "gain", BOTH)
 SHORT = {
-    "Judge, doubtful profiles": "+ some profiles", "Judge, every profile": "+ all profiles",
+    "Judge, doubtful profiles": "+ some", "Judge, every profile": "+ all profiles",
     "Judge, with views": "Judge, views", "test-time augmentation": "augmentation",
     BOTH: "shift and gain",
 }  # fmt: skip
