@@ -46,7 +46,9 @@ def test_small_work_takes_one_thread_and_gives_the_others_back():
     judge = cr.Judge.fit(net, inputs(150))
     for call in (
         lambda: judge(inputs(20)),
-        lambda: cr.credibility(cr.Classifier(net), inputs(20), gamma=5.0),
+        lambda: cr.credibility(
+            cr.Classifier(net), inputs(3), gamma=5.0, solver=cr.solvers.FixedDescent(radius=0.3)
+        ),
     ):
         net.counts.clear()
         call()
@@ -65,7 +67,7 @@ def _raise_inside(net):
 
 def _threads(net, passes):
     variable = cr.bind(cr.Classifier(net), inputs(10))
-    return threads.fitting_threads(variable, chunk_size=10, passes=passes)
+    return threads.fitting_threads(variable, passes=passes)
 
 
 @pytest.mark.usefixtures("two_threads")
@@ -77,6 +79,8 @@ def test_long_work_takes_what_is_faster(monkeypatch, faster, expected):
     with _threads(net, 10.0):
         assert torch.get_num_threads() == expected
     assert torch.get_num_threads() == 2
+    with _threads(net, 1.0):  # too few forwards to try anything first
+        assert torch.get_num_threads() == 2
 
 
 @pytest.mark.usefixtures("two_threads")

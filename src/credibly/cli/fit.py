@@ -61,7 +61,9 @@ def fit(
             help="Layer whose inputs are compared; by default the last linear one.",
         ),
     ] = "auto",
-    chunk_size: Annotated[int, typer.Option(min=1, help="Inputs handled at a time.")] = 256,
+    chunk_size: Annotated[
+        int | None, typer.Option(min=1, help="Inputs handled at a time; by default what fits.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a Judge.")] = False,
     of_model: o.ModelOptions,
     of_data: o.DataOptions,
@@ -72,7 +74,7 @@ def fit(
     settings = {
         "false_alarms": false_alarms, "error_rate": error_rate, "confidence": confidence,
         "by_class": by_class, "doubted": doubted, "profile": profile, "gamma": o.as_gamma(gamma),
-        "features": None if features == "none" else features, "chunk_size": chunk_size,
+        "features": None if features == "none" else features, "chunk_size": chunk_size or "auto",
     }  # fmt: skip
     _check(out, labels, error_rate, by_class=by_class, overwrite=overwrite)
     place = None if labels is None else LabelPlace.find(labels, ordinary, of_data)

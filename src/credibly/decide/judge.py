@@ -121,7 +121,7 @@ class Judge(Knowledge):
         with undisturbed(given.variables[0]) as first:
             check_model(first)
             examiner = make_examiner(given, asked)
-            threads = fitting_threads(first, chunk_size=size, passes=examiner.passes)
+            threads = fitting_threads(first, passes=examiner.passes)
             with ticking(progress, "looking at ordinary inputs") as tick, threads:
                 learned = learn(examiner, given, asked, tick)
             return _assemble(examiner, given, learned, asked)
@@ -152,7 +152,7 @@ class Judge(Knowledge):
         """A chunk, in several parts where memory runs out."""
         work = lambda rows: self.judge(variable.select(rows), keep=keep)  # noqa: E731
         size = len(variable)
-        with fitting_threads(variable, chunk_size=size, passes=self.examiner.passes):
+        with fitting_threads(variable, passes=self.facts.cost):
             return list(in_chunks(size, size, work))
 
     def summary(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -66,18 +67,10 @@ class Surprise:
 
     def __call__(self, values: Tensor) -> Tensor:
         """Surprise (n,); NaN stays NaN."""
-        knots, rises = (
-            torch.tensor(v, dtype=torch.float64, device=CPU) for v in (self.knots, self.rises)
-        )
-        x = values.double().cpu()
-        place = torch.searchsorted(knots, x.nan_to_num(0.0)).clamp(1, max(len(knots) - 1, 1))
-        last = rises[-1] + (x - knots[-1]) * self.slope
-        if len(knots) == 1:
-            return torch.where(x > knots[0], last, torch.where(x.isnan(), x, 0.0))
-        low, high = knots[place - 1], knots[place]
-        share = ((x - low) / (high - low)).clamp(0, 1)
-        inside = rises[place - 1] + share * (rises[place] - rises[place - 1])
-        return torch.where(x > knots[-1], last, inside)
+        x = values.double().cpu().numpy()
+        inside = np.where(np.isnan(x), x, np.interp(x, self.knots, self.rises))
+        beyond = self.rises[-1] + (x - self.knots[-1]) * self.slope
+        return torch.from_numpy(np.where(x > self.knots[-1], beyond, inside))
 
     def as_json(self) -> dict[str, Any]:
         """What `from_json` reads."""

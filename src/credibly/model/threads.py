@@ -15,22 +15,21 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
-from credibly.model.derivatives import losses_and_pull, losses_only
+from credibly.model.derivatives import losses_only
 from credibly.model.variable import Variable
 
-SMALL, LONG = 0.03, 1.0
-"""Seconds of one forward of a chunk below which one thread does it, and seconds of all work from
-which it pays to measure whether one thread or all of them are faster."""
+LONG = 0.1
+"""Seconds of work in one thread from which it is tried whether all threads are faster."""
 
-TRIED = 8
-"""Samples on which that is measured."""
+TRIED, MANY = 8, 20
+"""Samples on which that is tried, and how many times as many forwards must be ahead."""
 
 _SECONDS: WeakKeyDictionary[nn.Module, float] = WeakKeyDictionary()
 """Seconds of a forward of one sample in one thread, by network: measured once."""
 
 
 @contextmanager
-def fitting_threads(variable: Variable, *, chunk_size: int, passes: float) -> Iterator[None]:
+def fitting_threads(variable: Variable, *, passes: float) -> Iterator[None]:
     """Choose the number of threads for some passes over all samples; restore it afterwards."""
     before = torch.get_num_threads()
     if before == 1 or variable.start.device.type != "cpu" or len(variable) == 0:
@@ -38,11 +37,11 @@ def fitting_threads(variable: Variable, *, chunk_size: int, passes: float) -> It
         return
     try:
         torch.set_num_threads(1)
-        seconds = _seconds_of_one(variable)
-        if seconds * min(len(variable), chunk_size) >= SMALL:
-            torch.set_num_threads(before)
-            if 3 * passes * seconds * len(variable) >= LONG and not _faster(variable, before):
-                torch.set_num_threads(1)
+        forwards = 3 * passes * len(variable)
+        if forwards * _seconds_of_one(variable) >= LONG:
+            worth_trying = forwards >= MANY * min(len(variable), TRIED)
+            if not worth_trying or _faster(variable, before):
+                torch.set_num_threads(before)
         yield
     finally:
         torch.set_num_threads(before)
@@ -70,7 +69,7 @@ def _faster(variable: Variable, threads: int) -> bool:
     for count in (threads, 1):
         torch.set_num_threads(count)
         losses_only(some, x)
-        found.append(seconds_of(partial(losses_and_pull, some, x, torch.clone)))
+        found.append(seconds_of(partial(losses_only, some, x)))
     torch.set_num_threads(threads)
     return found[0] < found[1]
 

@@ -112,7 +112,7 @@ def credibility(
         asked = variable if top is None else keep_top(variable, top, chunk_size=size)
         w = resolve_weights(asked, gamma=gamma, weights=weights)
         passes = 10.0 if effort == "decide" or fixed else 100.0
-        threads = fitting_threads(asked, chunk_size=size, passes=passes)
+        threads = fitting_threads(asked, passes=passes)
         with ticking(progress) as tick, threads:
             problem = FitRiskProblem(asked, w, asked.limits(bounds))
             if fixed is not None or (effort == "decide" and solver is None):
