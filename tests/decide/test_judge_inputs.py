@@ -124,7 +124,7 @@ def test_inputs_of_every_form_are_the_same(name, net, labels, judge, tmp_path):
     assert int((~clear).sum()) <= 1
     assert torch.equal(streamed.codes[clear], whole.codes[clear])
     torch.testing.assert_close(streamed.trust, whole.trust, atol=1e-6, rtol=1e-6)
-    assert (streamed.asked is not None) == single  # a profile can be solved when it is asked for
+    assert (streamed.inputs is not None) == single  # a profile can be solved when it is asked for
 
 
 def test_progress_is_that_of_the_inputs(judge, tmp_path):

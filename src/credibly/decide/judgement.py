@@ -32,7 +32,7 @@ _VERDICTS = tuple(Verdict)
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class KeptInputs:
     """The inputs of a judgement, by reference, and how to solve their profiles.
 
     Attributes:
@@ -51,26 +51,26 @@ class Asked:
         with undisturbed(self.variables[chunk].select(slice(row, row + 1))) as one:
             return self.examiner.profile(one)
 
-    def select(self, index: Tensor) -> Asked:
+    def select(self, index: Tensor) -> KeptInputs:
         """Those of the chosen inputs."""
         chosen = enumerate(index.tolist())
         return replace(self, rows={k: self.rows[n] for k, n in chosen if n in self.rows})
 
     @classmethod
-    def concatenate(cls, parts: Sequence[Judgement]) -> Asked | None:
+    def concatenate(cls, parts: Sequence[Judgement]) -> KeptInputs | None:
         """Those of many judgements by the same Judge; None if a part was not kept."""
         variables: list[Variable] = []
         rows: dict[int, tuple[int, int]] = {}
         start = 0
         for part in parts:
-            if part.asked is None:
+            if part.inputs is None:
                 return None
             first = len(variables)
-            rows |= {start + n: (first + c, r) for n, (c, r) in part.asked.rows.items()}
-            variables += part.asked.variables
+            rows |= {start + n: (first + c, r) for n, (c, r) in part.inputs.rows.items()}
+            variables += part.inputs.variables
             start += len(part)
-        assert parts[0].asked is not None  # noqa: S101  # or it had returned
-        return cls(parts[0].asked.examiner, tuple(variables), rows)
+        assert parts[0].inputs is not None  # noqa: S101  # or it had returned
+        return cls(parts[0].inputs.examiner, tuple(variables), rows)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,7 +96,7 @@ class Judgement:
         codes: the verdicts (N,) as places in `Verdict`.
         profile: the profiles of the inputs `profiled`, if any were needed and they were kept.
         profiled: numbers of the inputs that have one.
-        asked: what is needed to solve the profile of any of them, if the inputs were kept.
+        inputs: what is needed to solve the profile of any of them, if the inputs were kept.
         names: of the classes, if known.
 
     Example: see `Judge`.
@@ -117,7 +117,7 @@ class Judgement:
     class_count: int = 2
     profile: Profile | None = None
     profiled: Tensor | None = None
-    asked: Asked | None = field(default=None, repr=False)
+    inputs: KeptInputs | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -193,8 +193,8 @@ class Judgement:
             name: value[index] for name, value in vars(self).items()
             if isinstance(value, Tensor) and name != "profiled"
         }  # fmt: skip
-        if self.asked is not None:
-            chosen["asked"] = self.asked.select(index)
+        if self.inputs is not None:
+            chosen["inputs"] = self.inputs.select(index)
         if self.profile is not None and self.profiled is not None:
             places = {int(n): k for k, n in enumerate(self.profiled.tolist())}
             wanted = [(k, places[n]) for k, n in enumerate(index.tolist()) if n in places]
@@ -218,15 +218,15 @@ class Judgement:
         if self.profile is not None and place in known:
             return self.profile[known.index(place)]
         require(
-            self.asked is not None and place in self.asked.rows,
+            self.inputs is not None and place in self.inputs.rows,
             "index",
             "an input that was kept",
             f"{index!r}, of which only the verdict is known",
             "Judge a single batch, or pass keep=True: of streams, files and inputs with NaN or "
             "infinity there is nothing to solve with.",
         )
-        assert self.asked is not None  # noqa: S101  # just checked
-        return self.asked.profile_of(place)
+        assert self.inputs is not None  # noqa: S101  # just checked
+        return self.inputs.profile_of(place)
 
     def plot(self, index: int, **settings: Any) -> Figure:
         """A figure of one input, its counterfactual x+ and its classes before and after.
@@ -264,7 +264,7 @@ class Judgement:
             class_count=first.class_count,
             profile=Profile.concatenate(profiles) if profiles else None,
             profiled=torch.cat(rows) if rows else None,
-            asked=Asked.concatenate(parts),
+            inputs=KeptInputs.concatenate(parts),
         )
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from credibly.decide.alarm import Alarm, Question
 from credibly.decide.calibration import VennAbers
 from credibly.decide.examine import Examiner, finite_logits
 from credibly.decide.judge_facts import Facts
-from credibly.decide.judgement import Asked, Judgement
+from credibly.decide.judgement import Judgement, KeptInputs
 from credibly.decide.learn import codes_of
 from credibly.decide.reasons import Reasons
 from credibly.decide.recipe import FROM_PROFILE, TrustRecipe
@@ -79,7 +79,7 @@ class Knowledge:
         if not keep:
             return found
         places = {n: (0, n) for n in rows.tolist()}
-        return replace(found, asked=Asked(self.examiner, (variable,), places))
+        return replace(found, inputs=KeptInputs(self.examiner, (variable,), places))
 
     def _names(self) -> tuple[str, ...]:
         """Of the signals."""
