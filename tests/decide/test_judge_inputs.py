@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import credibly as cr
+from credibly.model.generators import _INNERMOST
 from tests.reference import models
 
 Verdict = cr.Verdict
@@ -244,3 +245,12 @@ def test_inputs_far_beyond_floats_do_not_break_it(judge):
     assert not found.accepted[:3].any()
     assert math.isfinite(found.cost)
     assert found[3:].verdicts == judge(NEW[3:]).verdicts
+
+
+def test_a_judgement_that_fails_leaves_no_generator_kept(judge):
+    """Its traceback may live on, and the generator of the chunks with it."""
+    wrong = [KNOWN[:5], torch.zeros(2, KNOWN.shape[1] + 1, dtype=KNOWN.dtype)]
+    with pytest.raises(cr.errors.CrediblyError) as caught:
+        judge(iter(wrong))
+    assert _INNERMOST.get() is None
+    assert caught.value.__traceback__ is not None

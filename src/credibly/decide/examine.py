@@ -13,7 +13,7 @@ from credibly.decide.signals import Glance, glance
 from credibly.io.streams import Batch, LabelName, batches_of
 from credibly.model.bind import bind
 from credibly.model.classifier import Classifier
-from credibly.model.derivatives import FORWARD, losses_only, undisturbed
+from credibly.model.derivatives import FORWARD, losses_only, trackable
 from credibly.model.features import LastHidden
 from credibly.model.joined import keep_top
 from credibly.model.variable import Variable
@@ -77,8 +77,8 @@ def variables_of(
         for first in range(0, len(variable), size):
             rows = slice(first, first + size)
             beside = None if batch.labels is None else batch.labels[rows]
-            with undisturbed(variable.select(rows)) as part:
-                yield part, Batch(None, beside)
+            # no context stays open while the caller has the chunk: it might never come back
+            yield trackable(variable.select(rows)), Batch(None, beside)
 
 
 def problem_of(variable: Variable, gamma: float) -> FitRiskProblem:

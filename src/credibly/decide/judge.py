@@ -152,7 +152,7 @@ class Judge(Knowledge):
         """A chunk, in several parts where memory runs out."""
         work = lambda rows: self.judge(variable.select(rows), keep=keep)  # noqa: E731
         size = len(variable)
-        with fitting_threads(variable, passes=self.facts.cost):
+        with undisturbed(variable), fitting_threads(variable, passes=self.facts.cost):
             return list(in_chunks(size, size, work))
 
     def summary(self) -> str:

@@ -63,7 +63,16 @@ def undisturbed(variable: AnyVariable) -> Iterator[AnyVariable]:
     """
     start = variable.start
     with kept_generators(start.device), in_full(start.device):
-        yield replace(variable, start=start.clone()) if start.is_inference() else variable
+        yield trackable(variable)
+
+
+def trackable(variable: AnyVariable) -> AnyVariable:
+    """The variable itself, or a copy that autograd accepts."""
+    start = variable.start
+    if not start.is_inference():
+        return variable
+    with torch.inference_mode(False):
+        return replace(variable, start=start.clone())
 
 
 @contextmanager
