@@ -247,10 +247,25 @@ def test_inputs_far_beyond_floats_do_not_break_it(judge):
     assert found[3:].verdicts == judge(NEW[3:]).verdicts
 
 
-def test_a_judgement_that_fails_leaves_no_generator_kept(judge):
+class Failing(nn.Module):
+    """A network that fails when it is told to."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.fails = inner, False
+
+    def forward(self, x):
+        if self.fails:
+            raise RuntimeError("no more")
+        return self.inner(x)
+
+
+def test_a_judgement_that_fails_leaves_no_generator_kept(net):
     """Its traceback may live on, and the generator of the chunks with it."""
-    wrong = [KNOWN[:5], torch.zeros(2, KNOWN.shape[1] + 1, dtype=KNOWN.dtype)]
-    with pytest.raises(cr.errors.CrediblyError) as caught:
-        judge(iter(wrong))
+    failing = Failing(net).eval()
+    judge = cr.Judge.fit(failing, KNOWN)
+    failing.fails = True
+    with pytest.raises(RuntimeError, match="no more") as caught:
+        judge(NEW)
     assert _INNERMOST.get() is None
     assert caught.value.__traceback__ is not None

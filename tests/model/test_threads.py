@@ -50,11 +50,17 @@ class Drawn(nn.Module):
         return self.inner(x)
 
 
-def test_draws_of_other_threads_are_not_undone():
+def drawn_beside():
+    """What other threads drew while a profile was solved, and what came next."""
     net = Drawn().eval()
     torch.manual_seed(0)
     cr.credibility(cr.Classifier(net), models.inputs(1), gamma=9.0, solver=FEW)
-    drawn = torch.cat([*net.others, torch.rand(1)])
+    return torch.cat([*net.others, torch.rand(1)])
+
+
+def test_draws_of_other_threads_are_not_undone():
+    with ThreadPoolExecutor(1) as alone:  # nothing is kept around it, whatever ran here before
+        drawn = alone.submit(drawn_beside).result()
     torch.manual_seed(0)
     assert torch.equal(drawn, torch.cat([torch.rand(1) for _ in drawn]))
 
