@@ -43,10 +43,12 @@ paper: $(INSTALLED) ## the paper's figures at full scale (needs the data and the
 paper-small: $(INSTALLED) ## the same at a small scale, on the embedded network
 	$(BIN)/python -m experiments.paper --small --out .cache/paper-small
 
+# onnx2torch comes without torchvision, which must match torch to the digit; tests stand in for it.
 # Python compiles what it imports; compiling all that is installed would take another minute.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-compile --no-deps onnx2torch
 	touch $(INSTALLED)
 
 clean: ## remove the environment and what runs leave behind
