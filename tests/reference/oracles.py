@@ -31,7 +31,7 @@ def by_cvxpy(matrix, offset, x0, weights):
     constraints = [cp.log_sum_exp(z) - z[k] <= -c[k] for k in range(len(w))]
     objective = cp.sum_squares(x - x0) + cp.sum(cp.multiply(1 / w, cp.square(c)))
     problem = cp.Problem(cp.Minimize(objective), constraints)
-    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
     return x.value, c.value, np.array([float(k.dual_value) for k in constraints])
 
 

@@ -16,7 +16,7 @@ def by_cvxpy(matrix, offset, x0, credences):
     z = matrix.numpy() @ x + offset.numpy()
     limits = [cp.log_sum_exp(z) - z[k] <= -float(credences[k]) for k in range(len(credences))]
     problem = cp.Problem(cp.Minimize(cp.sum_squares(x - x0.numpy())), limits)
-    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
     return problem.value, x.value, np.array([float(limit.dual_value) for limit in limits])
 
 
