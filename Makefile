@@ -28,7 +28,7 @@ coverage: $(INSTALLED) ## the tests with branch coverage, printed by file
 	$(BIN)/pytest -n 2 -q --cov --cov-report=term
 
 # make fuzz [SECONDS=60] [SEED=0]
-fuzz: $(INSTALLED) ## look for what breaks the package: SECONDS=60 SEED=0, see docs/fuzzing.md
+fuzz: $(INSTALLED) ## look for what breaks the package: SECONDS=60 SEED=0, see docs/how-to/fuzzing.md
 	$(BIN)/python -m fuzz --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0)
 
 bench: $(INSTALLED) ## passes and time of the solvers on the embedded network

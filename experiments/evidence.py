@@ -1,4 +1,4 @@
-"""Evidence for docs/scores.md: scores and baselines on clean, damaged, attacked and foreign inputs.
+"""Evidence for docs/explanation/scores.md: scores on clean, damaged, attacked, foreign inputs.
 
 python -m experiments.evidence --model FILE.safetensors --dataset cifar10 --data FOLDER \
     --mnist FOLDER --other FOLDER --out results/evidence-cifar10 --device cuda

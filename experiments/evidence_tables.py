@@ -1,4 +1,4 @@
-"""Tables for docs/scores.md, from the parts of a study that experiments/evidence.py made.
+"""Tables for docs/explanation/scores.md, from the parts of a study by experiments/evidence.py.
 
 python -m experiments.evidence_tables FOLDER --out results/evidence-NAME.json
 python -m experiments.evidence_tables FOLDER --choose

@@ -1,1 +1,1 @@
-"""A seeded search for what breaks the package; `python -m fuzz`, see docs/fuzzing.md."""
+"""A seeded search for what breaks the package; `python -m fuzz`, see docs/how-to/fuzzing.md."""

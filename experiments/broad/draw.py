@@ -1,4 +1,4 @@
-"""Quality against price, one mark per method: the picture of docs/evidence.md.
+"""Quality against price, one mark per method: the picture of docs/explanation/evidence.md.
 
 python -m experiments.broad.draw results/broad docs/images/evidence.png
 """

@@ -1,4 +1,4 @@
-"""Scores of trust, computed from a profile; docs/scores.md says how well each works."""
+"""Scores of trust, computed from a profile; docs/explanation/scores.md says how well each works."""
 
 from credibly.decide.learned import Balanced as Balanced
 from credibly.decide.learned import DistanceFromUsual as DistanceFromUsual

@@ -1,4 +1,4 @@
-"""Solvers, as values to pass as `solver=`; docs/solvers.md says which suits which model."""
+"""Solvers, as values to pass as `solver=`; docs/explanation/solvers.md: which suits which model."""
 
 from credibly.problem.fit_risk import FitRiskProblem as FitRiskProblem
 from credibly.solve.arrow_hurwicz import ArrowHurwicz as ArrowHurwicz

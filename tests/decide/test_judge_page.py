@@ -5,7 +5,7 @@ import pytest
 
 import credibly as cr
 
-TEXT = (Path(__file__).parents[2] / "docs" / "judge.md").read_text("utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "judge.md").read_text("utf-8")
 
 
 def test_the_example_of_the_page_runs(tmp_path, monkeypatch, capsys):

@@ -5,7 +5,7 @@ import torch
 
 import credibly as cr
 
-TEXT = (Path(__file__).parents[2] / "docs" / "decisions.md").read_text("utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "decisions.md").read_text("utf-8")
 
 
 def test_the_examples_of_the_page_run(tmp_path, monkeypatch, capsys):

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from credibly.cli.app import app
 
-PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 
 
 def inspect(*arguments):

@@ -390,7 +390,7 @@ def test_other_faults_of_a_model_say_nothing_of_columns(folder, capsys):
 def test_the_pages_of_the_command_line_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    text = (ROOT / "docs" / "command-line.md").read_text("utf-8")
+    text = (ROOT / "docs" / "reference" / "command-line.md").read_text("utf-8")
     blocks = re.findall(r"```(sh|python)\n(.*?)```", text, re.DOTALL)
     assert len(blocks) == 16
     for language, code in blocks:

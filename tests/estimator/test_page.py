@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-PAGE = Path(__file__).parents[2] / "docs" / "scikit-learn.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "scikit-learn.md"
 
 
 def test_every_block_of_the_page_runs(capsys, tmp_path, monkeypatch):

@@ -137,7 +137,7 @@ def test_the_second_run_that_is_published_agrees_as_the_page_says(monkeypatch, c
     counts = [(int(a), int(b)) for a, b in re.findall(r"\| (\d+) of (\d+) \|", said)]
     assert len(counts) == len(settings.names())
     assert all(within == everything for within, everything in counts)
-    page = (ROOT / "docs" / "reproduction.md").read_text("utf-8")
+    page = (ROOT / "docs" / "explanation" / "reproduction.md").read_text("utf-8")
     total = sum(everything for _, everything in counts)
     equal = re.search(rf"^{total} of {total} numbers .*, (\d+) are equal\.$", said, re.MULTILINE)
     assert equal is not None

@@ -98,7 +98,7 @@ def test_the_page_counts_the_verdicts_rightly():
     said = re.search(
         r"of (\d+) claims (\d+) are reproduced, (\d+) partly and (\d+) refuted, "
         r"and one cannot be decided",
-        (ROOT / "docs" / "reproduction.md").read_text("utf-8"),
+        (ROOT / "docs" / "explanation" / "reproduction.md").read_text("utf-8"),
     )
     counts = [judged[verdict] for verdict in ("reproduced", "partly", "refuted")]
     assert said is not None

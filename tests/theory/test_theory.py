@@ -86,7 +86,7 @@ def test_proposition_2_in_the_convex_case_every_start_leads_to_the_same_profile(
 
 
 def test_everything_the_page_names_exists():
-    text = (ROOT / "docs" / "theory.md").read_text("utf-8")
+    text = (ROOT / "docs" / "explanation" / "theory.md").read_text("utf-8")
     tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
     assert len(tests) > 20
     for path, name in tests:

@@ -44,7 +44,7 @@ def from_transformers(
             'multi_label_classification'.
 
     Example: `credibility(from_transformers(model), tokenizer(texts, padding=True,
-    return_tensors="pt"), gamma="auto")`; see docs/gallery/text.md.
+    return_tensors="pt"), gamma="auto")`; see docs/how-to/gallery/text.md.
     """
     config = _checked(model)
     if module is None and model.main_input_name == _TOKENS:

@@ -83,7 +83,7 @@ class BPDA(Adaptive):
     Attributes:
         solver: finds x+ at every step; None: a short `LBFGS`.
 
-    Example: see docs/attacks.md.
+    Example: see docs/how-to/attacks.md.
     """
 
     solver: Solver | None = None
@@ -126,7 +126,7 @@ class ImplicitGradient(Adaptive):
         products: most Hessian-vector products.
         accuracy: at which they stop.
 
-    Example: see docs/attacks.md.
+    Example: see docs/how-to/attacks.md.
     """
 
     solver: Solver | None = None
@@ -175,7 +175,7 @@ class Unrolled(Adaptive):
         length: steps that are unrolled.
         rate: factor of the gradient of F in each.
 
-    Example: see docs/attacks.md.
+    Example: see docs/how-to/attacks.md.
     """
 
     length: int = 10
@@ -203,7 +203,7 @@ class Surrogate(Adaptive):
         step: 'gauss-newton', x0 - A^T (W + A A^T)^-1 l with the Jacobian A of the losses, K
             backwards; or 'gradient', x0 - grad h(x0), one.
 
-    Example: see docs/attacks.md.
+    Example: see docs/how-to/attacks.md.
     """
 
     step: Literal["gauss-newton", "gradient"] = "gauss-newton"

@@ -22,7 +22,7 @@ from credibly.model.derivatives import gradient_of, losses_only, ordinary
 from credibly.model.variable import Inputs
 from credibly.types import Array, Labels, finite_rows, per_sample
 
-SEE_DOCS = "See docs/attacks.md for what each setting means."
+SEE_DOCS = "See docs/how-to/attacks.md for what each setting means."
 
 
 @dataclass(frozen=True)

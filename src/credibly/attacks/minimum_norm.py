@@ -52,7 +52,7 @@ def minimum_norm_attacks(
         chunk_size: inputs attacked at a time; an attack that stops when all of them have changed
             continues until the last has.
 
-    Example: see docs/theory.md.
+    Example: see docs/explanation/theory.md.
     """
     given = _ATTACKS if attacks is None else attacks
     wanted = [given] if isinstance(given, str) else list(given)

@@ -89,7 +89,7 @@ class InverseMap(Attack):
     Attributes:
         reach: sizes of the balls for these points, in units of eps.
 
-    Example: see docs/attacks.md.
+    Example: see docs/how-to/attacks.md.
     """
 
     reach: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0)
@@ -136,7 +136,7 @@ class RejectionAware:
         hinge: weight of the missing score.
         confidence: margin that is enough.
 
-    Example: see docs/attacks.md.
+    Example: see docs/how-to/attacks.md.
     """
 
     inner: Attack

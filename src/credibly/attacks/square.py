@@ -32,7 +32,7 @@ class Square(Attack):
     Attributes:
         share: part of the features in the first windows.
 
-    Example: see docs/attacks.md.
+    Example: see docs/how-to/attacks.md.
     """
 
     steps: int = 200

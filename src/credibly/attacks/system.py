@@ -98,7 +98,9 @@ class System:
     chunk_size: int = 128
 
     def __post_init__(self) -> None:
-        remedy = "See docs/attacks.md; System.bare, System.most_credible and System.ranked help."
+        remedy = (
+            "See docs/how-to/attacks.md; System.bare, System.most_credible and System.ranked help."
+        )
         choice("decision", self.decision, ("model", "profile"), remedy)
         whole("chunk_size", self.chunk_size)
         positive("hinge", self.hinge)

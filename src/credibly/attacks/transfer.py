@@ -36,7 +36,7 @@ class TransferAPGD(Attack):
         targets: classes the targeted attack tries, the likeliest first.
         surrogate: a classifier of the same inputs and classes, trained independently.
 
-    Example: see docs/attacks.md.
+    Example: see docs/how-to/attacks.md.
     """
 
     kinds: tuple[Kind, ...] = ("ce", "dlr-targeted")

@@ -52,7 +52,7 @@ class ConformalSets(Rule):
         samples: labelled samples that were used.
         settings: those of the labelled profiles; profiles of others are refused.
 
-    Example: see docs/decisions.md.
+    Example: see docs/how-to/decisions.md.
     """
 
     format = "credibly.conformal"
@@ -91,7 +91,7 @@ class ConformalSets(Rule):
             labels: its classes (N,), as numbers from 0.
             confidence: how often a set should contain the true class, in (0, 1).
             probabilities: 'softmax' or 'profile'; softmax gave the smaller sets on the embedded
-                images (docs/decisions.md).
+                images (docs/how-to/decisions.md).
             method: 'lac' or 'aps'.
             seed: of the numbers by which 'aps' breaks ties in the labelled sample, below 2**32.
         """
@@ -161,7 +161,7 @@ def _names(sets: Tensor, profile: Profile) -> list[list[str]]:
 
 
 def _check(argument: str, value: Any, choices: Any) -> Any:
-    choice(argument, value, get_args(choices), "docs/decisions.md says what each is.")
+    choice(argument, value, get_args(choices), "docs/how-to/decisions.md says what each is.")
     return value
 
 

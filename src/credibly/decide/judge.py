@@ -95,9 +95,9 @@ class Judge(Knowledge):
             doubted: without an error rate: the share of the ordinary inputs, those of the lowest
                 trust, that are called doubtful.
             profile: 'never' decides by one forward, which was best on nearly all networks where it
-                was measured (docs/evidence.md). 'doubtful' also looks at a profile where one
-                forward does not settle an input, 'always' at that of every input. `plot` and
-                `profile_of` solve the profile of an input when they are asked for it.
+                was measured (docs/explanation/evidence.md). 'doubtful' also looks at a profile
+                where one forward does not settle an input, 'always' at that of every input. `plot`
+                and `profile_of` solve the profile of an input when they are asked for it.
             gamma: the cost of moving an input; see `credibility`.
             features: name of the layer whose inputs are compared with those of ordinary inputs; by
                 default the last linear one. None compares only the inputs themselves.

@@ -130,8 +130,8 @@ TAMPER_PARTS = ("shift", "elasticity", "softmax_ratio")
 def failure_score(profile: Profile) -> Balanced:
     """The default for "is this class wrong?": softmax, and with half the weight the ratio at x+.
 
-    On two ResNet-18 (docs/scores.md) it ranks the errors of clean and damaged images as well as
-    softmax or better, and on CIFAR-10 much better where images were attacked a little. On small
+    On two ResNet-18 (docs/explanation/scores.md) it ranks the errors of clean and damaged images
+    as well as softmax or better, and on CIFAR-10 much better where images were attacked a little. On small
     networks softmax alone mostly ranks better: use `score="max_softmax"` there.
 
     Args:
@@ -162,8 +162,8 @@ def tamper_score(profile: Profile) -> DistanceFromUsual:
     """The default for "was it tampered with?": a profile or a softmax unlike the ordinary ones.
 
     Three distances from the median of an unlabelled sample, chosen on held-out training images
-    (docs/scores.md): of |c+ - c0|, of the movement per unit of it, and of log(p1 / p2). Strong
-    attacks make a network too sure; those that stop at the boundary leave it not sure enough.
+    (docs/explanation/scores.md): of |c+ - c0|, of the movement per unit of it, and of log(p1 / p2).
+    Strong attacks make a network too sure; those that stop at the boundary leave it not sure enough.
 
     Example:
         >>> import torch, credibly as cr
@@ -190,7 +190,7 @@ def check_score(score: object, argument: str = "score") -> None:
         f"one of {', '.join(sorted(SCORES))}, or a TrustScore such as "
         "credibly.scores.failure_score(profile)",
         repr(score),
-        "docs/decisions.md lists the names; for your own function, write a subclass of "
+        "docs/how-to/decisions.md lists the names; for your own function, write a subclass of "
         "credibly.scores.TrustScore.",
     )
 

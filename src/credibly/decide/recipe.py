@@ -1,6 +1,6 @@
 """Which signals a Judge uses, and how: the one place where that is chosen.
 
-The networks that chose it, and others that confirm it, are in docs/evidence.md.
+The networks that chose it, and others that confirm it, are in docs/explanation/evidence.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Scores from one solve: functions of a profile -> (N,), higher is more trustworthy.
 
 Three questions need three scores: is this class wrong? does this input not belong? was it tampered
-with? docs/scores.md says how well each score answers them.
+with? docs/explanation/scores.md says how well each score answers them.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def path_score(path: CredibilityPath) -> Tensor:
     """Minus log of the gamma at which the prediction changes (N,): later is more trustworthy.
 
     Where it never changes along the path, half of the smallest gamma is used. NaN where a sample
-    could not be solved. Example: see docs/decisions.md.
+    could not be solved. Example: see docs/how-to/decisions.md.
     """
     switch = path.switching_gamma().double()
     return -torch.where(switch == 0, 0.5 * path.gammas[-1], switch).log()

@@ -150,7 +150,7 @@ class SelectiveClassifier(Rule):
             profile: of a sample like those to come.
             coverage: in (0, 1].
             score: a name or a score; by default softmax and the profile together, balanced by
-                this sample (`failure_score`); see docs/scores.md.
+                this sample (`failure_score`); see docs/explanation/scores.md.
             answer: 'model' or 'credible'.
         """
         check_own_profile(clf, profile)

@@ -85,7 +85,7 @@ def _describe_unlike(spreads: Tensor) -> str | None:
         "are in the units of the inputs, so columns with large units hardly move, even with a "
         "scaler inside the model. Pass space='standardised' or space=Space.standardised(x), which "
         "measure them on one scale, or scale the inputs before the model. For the command line, "
-        "see docs/command-line.md, Units"
+        "see docs/reference/command-line.md, Units"
     )
 
 

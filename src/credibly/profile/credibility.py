@@ -70,14 +70,14 @@ def credibility(
             length (`FixedDescent`), whose radius is found from these inputs and recorded. Rules
             refuse profiles of another effort than theirs.
         solver: by default `Hybrid()` or, for effort='decide', `FixedDescent`, both chosen by
-            measurement; see docs/solvers.md. Pass a `FixedDescent` to fix its radius.
+            measurement; see docs/explanation/solvers.md. Pass a `FixedDescent` to fix its radius.
         bounds: smallest and largest value a feature may take, such as (0.0, 1.0) for pixels. None,
             as in the paper, leaves x+ free.
         top: with many classes, ask about the m most probable ones of each sample, and about all
             others as one class whose probability is the sum of theirs: m + 1 columns, of which
             `profile.kept` says what they are about. For cross-entropy, with gamma, and m below the
             number of classes. One more forward per sample finds them; `passes` leaves it out. See
-            docs/decisions.md.
+            docs/how-to/decisions.md.
         chunk_size: samples solved at a time. It bounds memory and changes nothing but rounding.
             'auto': at most 128 on a CPU and 2048 on a GPU, and fewer if one pass tells that more
             would not fit. Where memory runs out all the same, half as many are tried.

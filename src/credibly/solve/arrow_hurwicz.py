@@ -39,7 +39,7 @@ class ArrowHurwicz(Stage[SaddleState]):
         box: the dual step of the paper's algorithm box, lambda + eta_l (l - lambda), which equals
             that of the text for W = 2 I. It is refused for other weights.
 
-    Example: pass it as `solver` of `credibly.credibility`; see docs/solvers.md.
+    Example: pass it as `solver` of `credibly.credibility`; see docs/explanation/solvers.md.
     """
 
     steps: int = 3000

@@ -16,7 +16,7 @@ from credibly.types import norm
 
 AnyState = TypeVar("AnyState", bound="State")
 
-CHOICE_REMEDY = "docs/solvers.md says what suits which model."
+CHOICE_REMEDY = "docs/explanation/solvers.md says what suits which model."
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class State(Rows):
 class Solver(ABC):
     """Anything that can be passed as `solver=`.
 
-    Example: see `credibly.credibility` and docs/solvers.md.
+    Example: see `credibly.credibility` and docs/explanation/solvers.md.
     """
 
     @abstractmethod

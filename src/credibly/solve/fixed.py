@@ -24,7 +24,7 @@ from credibly.types import norm, per_sample
 
 @dataclass(frozen=True, kw_only=True)
 class FixedDescent:
-    """The settings of a descent of fixed length; see docs/solvers.md for how they were chosen.
+    """The settings of a descent of fixed length; chosen in docs/explanation/solvers.md.
 
     Attributes:
         radius: r, the usual distance |x+ - x0| in the space of the inputs.

@@ -56,7 +56,7 @@ class GaussNewton(Stage[ProxLinearState]):
             solve; 'auto' is dense while it fits `DENSE_LIMIT` numbers and m is at most 64.
         products: most conjugate-gradient steps of a matrix-free step.
 
-    Example: pass it as `solver` of `credibly.credibility`; see docs/solvers.md.
+    Example: pass it as `solver` of `credibly.credibility`; see docs/explanation/solvers.md.
     """
 
     steps: int = 50

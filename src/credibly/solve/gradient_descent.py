@@ -46,7 +46,7 @@ class GradientDescent(Stage[DescentState]):
         forgetting: how much of the average of squares Adam keeps, in [0, 1).
         schedule: 'constant', or 'cosine' down to zero over `steps`.
 
-    Example: pass it as `solver` of `credibly.credibility`; see docs/solvers.md.
+    Example: pass it as `solver` of `credibly.credibility`; see docs/explanation/solvers.md.
     """
 
     steps: int = 500
@@ -118,7 +118,7 @@ class Hybrid(Solver):
             measurement, 0.5 is faster, 4 is for reference solutions.
         tolerance: see `credibly.solve.base.Stage`.
 
-    Example: see `credibly.credibility`, whose default it is, and docs/solvers.md.
+    Example: see `credibly.credibility`, whose default it is, and docs/explanation/solvers.md.
     """
 
     effort: float = 1.0

@@ -118,7 +118,7 @@ class LBFGS(Stage[LBFGSState]):
         steps, tolerance, decrease, patience: when a sample ends; see `credibly.solve.base.Stage`.
         memory: curvature pairs kept; each costs two inputs of memory per sample.
 
-    Example: pass it as `solver` of `credibly.credibility`; see docs/solvers.md.
+    Example: pass it as `solver` of `credibly.credibility`; see docs/explanation/solvers.md.
     """
 
     memory: int = 8

@@ -103,7 +103,10 @@ def read_rows(path: Path, expected: Mapping[str, str] | None = None) -> Rows:
 
 
 def read_study(folder: str | Path) -> dict[str, Rows]:
-    """Read every set that a study has in its folder, by name. Example: see docs/command-line.md."""
+    """Read every set that a study has in its folder, by name.
+
+    Example: see docs/reference/command-line.md.
+    """
     found = dict(_read(path, {}) for path in sorted(Path(folder).glob("*.safetensors")))
     if not found:
         raise FileFormatError(f"{folder}: it has no part of a study.")

@@ -31,7 +31,7 @@ def log_joint(problem: FitRiskProblem, x: Tensor, credences: Tensor, *, t: float
         credences: c (n, K), at most 0. A class with c_k = 0 is left out, as in the paper.
         t: concentration, positive: the larger, the narrower every component.
 
-    Example: see docs/theory.md.
+    Example: see docs/explanation/theory.md.
     """
     _check(problem, x, credences)
     t = positive("t", t, "Try 1.0, then larger ones.")

@@ -78,7 +78,7 @@ class TradeOff:
         margins: for each kind of x', (F(x') - F(x+)) / F(x+) at every one tried (n, tries). Where
             it is negative the inequality fails: x' balances fit and risk better than x+.
 
-    Example: see docs/theory.md.
+    Example: see docs/explanation/theory.md.
     """
 
     margins: Mapping[str, Tensor]
@@ -133,7 +133,7 @@ def check_tradeoff(
         seed: of the random directions.
         chunk_size: samples handled at a time.
 
-    Example: see docs/theory.md.
+    Example: see docs/explanation/theory.md.
     """
     seed = check.seed(seed)
     variable = checked_variable(clf, profile, directions, radii, chunk_size)
@@ -206,7 +206,7 @@ class Assumption2:
         unknown: share of the x' of each radius at which rounding decides (radii, n).
         radii: sizes of the neighbourhoods, relative to |x+ - x0|.
 
-    Example: see docs/theory.md.
+    Example: see docs/explanation/theory.md.
     """
 
     fraction: Tensor
@@ -239,7 +239,7 @@ def check_assumption_2(
         seed: of the directions.
         chunk_size: samples handled at a time.
 
-    Example: see docs/theory.md.
+    Example: see docs/explanation/theory.md.
     """
     seed = check.seed(seed)
     variable = checked_variable(clf, profile, directions, radii, chunk_size)

@@ -51,7 +51,7 @@ def graph_nodes(
             default `net(data.x, data.edge_index)`. Everything else the graph has for nodes and
             edges, such as weights, is in `data` under its name.
 
-    Example: see docs/gallery/graphs.md.
+    Example: see docs/how-to/gallery/graphs.md.
     """
     with torch.inference_mode(False):
         check_graph_classifier(clf)
@@ -79,7 +79,7 @@ def graph_samples(
         call: how the network is called, `call(net, batch) -> outputs (number of graphs, m)`; by
             default `net(batch.x, batch.edge_index, batch=batch.batch)`.
 
-    Example: see docs/gallery/graphs.md.
+    Example: see docs/how-to/gallery/graphs.md.
     """
     with torch.inference_mode(False):
         check_graph_classifier(clf)

@@ -53,7 +53,7 @@ _WHY_FLAT = "it is piecewise constant: no gradient says where to move an input"
 _OTHERS = (
     "Use a differentiable model, such as LogisticRegression, SVC, MLPClassifier or "
     "GaussianProcessClassifier, or fit one to this model's predictions; a torch model of your "
-    "own goes into credibly.Classifier. The list is in docs/scikit-learn.md."
+    "own goes into credibly.Classifier. The list is in docs/how-to/scikit-learn.md."
 )
 
 

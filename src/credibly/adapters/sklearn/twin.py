@@ -132,7 +132,7 @@ def from_sklearn(
     """Turn a fitted scikit-learn classifier or pipeline into a differentiable `Classifier`.
 
     The twin computes the same as the model, to rounding. Nothing is trained, and the model is not
-    kept. docs/scikit-learn.md lists the supported models with their outputs and losses.
+    kept. docs/how-to/scikit-learn.md lists the supported models with their outputs and losses.
 
     Args:
         estimator: a fitted classifier, a `Pipeline` that ends in one, a search over one, or a
@@ -166,7 +166,7 @@ def from_sklearn(
     known = dtype in (torch.float32, torch.float64)
     expected = "torch.float32 or torch.float64"
     require(known, "dtype", expected, repr(dtype), "float64 is as exact as the model itself.")
-    remedy = "docs/scikit-learn.md explains them; leave it out for the first."
+    remedy = "docs/how-to/scikit-learn.md explains them; leave it out for the first."
     choice("svc_outputs", svc_outputs, get_args(SvcOutputs), remedy)
     context = Context(dtype, svc_outputs)
     if isinstance(estimator, type):
