@@ -131,8 +131,8 @@ def failure_score(profile: Profile) -> Balanced:
     """The default for "is this class wrong?": softmax, and with half the weight the ratio at x+.
 
     On two ResNet-18 (docs/explanation/scores.md) it ranks the errors of clean and damaged images
-    as well as softmax or better, and on CIFAR-10 much better where images were attacked a little. On small
-    networks softmax alone mostly ranks better: use `score="max_softmax"` there.
+    as well as softmax or better, and on CIFAR-10 much better where images were attacked a little.
+    On small networks softmax alone mostly ranks better: use `score="max_softmax"` there.
 
     Args:
         profile: of ordinary inputs; the scales of both parts are fitted to it, without labels.
@@ -163,7 +163,8 @@ def tamper_score(profile: Profile) -> DistanceFromUsual:
 
     Three distances from the median of an unlabelled sample, chosen on held-out training images
     (docs/explanation/scores.md): of |c+ - c0|, of the movement per unit of it, and of log(p1 / p2).
-    Strong attacks make a network too sure; those that stop at the boundary leave it not sure enough.
+    Strong attacks make a network too sure; those that stop at the boundary leave it not sure
+    enough.
 
     Example:
         >>> import torch, credibly as cr
