@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEVICE ?= cpu
 
-.PHONY: help demo test lint types coverage fuzz bench paper paper-small clean
+.PHONY: help demo test lint types coverage fuzz bench paper paper-small docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -26,6 +26,9 @@ types: $(INSTALLED) ## mypy, strict
 
 coverage: $(INSTALLED) ## the tests with branch coverage, printed by file
 	$(BIN)/pytest -n 2 -q --cov --cov-report=term
+
+docs: $(INSTALLED) ## the site, strict: site/index.html
+	$(BIN)/python -m docs.build
 
 # make fuzz [SECONDS=60] [SEED=0]
 fuzz: $(INSTALLED) ## look for what breaks the package: SECONDS=60 SEED=0, see docs/how-to/fuzzing.md
@@ -52,4 +55,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $(INSTALLED)
 
 clean: ## remove the environment and what runs leave behind
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .coverage .coverage.*
+	rm -rf $(VENV) demo site build .pytest_cache .mypy_cache .ruff_cache .coverage .coverage.*
