@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import credibly as cr
-from credibly.io import stores
+from credibly.io import store_place, stores
 from credibly.io.places import local_path, uri_of
 from credibly.io.stores import place_of
 from tests.object_store import s3_server
@@ -56,7 +56,7 @@ def test_what_is_written_is_listed_read_and_deleted(folder):
 
 
 def test_a_file_is_uploaded_whole(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(stores, "AT_ONCE", 100)  # else only files over 64 MB go in pieces
+    monkeypatch.setattr(store_place, "AT_ONCE", 100)  # else only files over 64 MB go in pieces
     (tmp_path / "x.bin").write_bytes(CONTENT)
     (folder / "x.bin").upload(tmp_path / "x.bin")
     assert (folder / "x.bin").read_whole() == CONTENT
@@ -65,8 +65,8 @@ def test_a_file_is_uploaded_whole(folder, tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("store")
 def test_an_interrupted_upload_leaves_what_was_there(tmp_path, monkeypatch):
-    monkeypatch.setattr(stores, "AT_ONCE", 100)
-    place, send = place_of("s3://bucket/kept.bin"), stores.StorePlace._send
+    monkeypatch.setattr(store_place, "AT_ONCE", 100)
+    place, send = place_of("s3://bucket/kept.bin"), store_place.StorePlace._send
     place.write_whole(b"before")
 
     def broken(self, path, pieces):
@@ -76,7 +76,7 @@ def test_an_interrupted_upload_leaves_what_was_there(tmp_path, monkeypatch):
 
         send(self, path, few())
 
-    monkeypatch.setattr(stores.StorePlace, "_send", broken)
+    monkeypatch.setattr(store_place.StorePlace, "_send", broken)
     (tmp_path / "x.bin").write_bytes(CONTENT)
     with pytest.raises(KeyboardInterrupt):
         place.upload(tmp_path / "x.bin")
@@ -122,7 +122,7 @@ def test_refused_credentials_say_where_they_come_from(words):
 
         open_output_stream = get_file_info
 
-    place = stores.StorePlace("s3://bucket/x", Refusing(), "bucket/x")
+    place = store_place.StorePlace("s3://bucket/x", Refusing(), "bucket/x")
     with pytest.raises(cr.errors.FileFormatError, match=r"refused.*AWS_ACCESS_KEY_ID"):
         place.facts()
     with pytest.raises(cr.errors.OutputError, match=r"refused.*AWS_ACCESS_KEY_ID"):
