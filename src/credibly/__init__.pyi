@@ -17,6 +17,7 @@ from .batch.judge import judge_file as judge_file
 from .batch.score import score as score
 from .decide.compare import compare as compare
 from .decide.conformal import ConformalSets as ConformalSets
+from .decide.drift import DriftWatch as DriftWatch
 from .decide.flag import OutlierFlag as OutlierFlag
 from .decide.judge import Judge as Judge
 from .decide.judgement import Judgement as Judgement

@@ -1,0 +1,353 @@
+"""`DriftWatch`: is the stream of inputs still like what the Judge was fitted on?"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from credibly._validation import require, share
+from credibly._validation import seed as check_seed
+from credibly.decide import drift_files
+from credibly.decide.drift_bets import Numbers
+from credibly.decide.drift_engine import Engine, WatchSettings, Whole
+from credibly.decide.judge import Judge
+from credibly.decide.judge_files import digest
+from credibly.decide.judgement import Judgement
+
+FEWEST = 99
+"""Fresh ordinary inputs, at least: with fewer a drift is found late."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassDrift:
+    """The inputs of one predicted class.
+
+    Example: see `DriftWatch`.
+
+    Attributes:
+        seen: how many there were.
+        log_martingale: log of the evidence that they changed.
+        since: number of the input, of all and from 1 on, with which its alarm rose; or None.
+    """
+
+    seen: int
+    log_martingale: float
+    since: int | None
+
+    @property
+    def alarm(self) -> bool:
+        """Whether this class alone raised the alarm."""
+        return self.since is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftState:
+    """What a `DriftWatch` says after some inputs.
+
+    Example: see `DriftWatch`.
+
+    Attributes:
+        seen: inputs so far.
+        unusable: those of them that have no p-value; nothing is bet on them.
+        since: number of the input, from 1 on, with which the alarm rose; None as long as it did
+            not. An alarm stays.
+        log_martingale: log of the evidence of all inputs that the stream changed.
+        log_classes: the same of the average of the classes; 0 where they are not watched.
+        log_threshold: what either must reach.
+        log_peak: the largest that either ever was.
+        whole_since: the same as `since` for the martingale of all inputs alone.
+        by_class: of each predicted class that was seen.
+        false_alarms: the promised rate.
+    """
+
+    seen: int
+    unusable: int
+    since: int | None
+    log_martingale: float
+    log_classes: float
+    log_threshold: float
+    log_peak: float
+    whole_since: int | None
+    by_class: Mapping[int, ClassDrift] = field(repr=False)
+    false_alarms: float
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the stream left what the Judge was fitted on."""
+        return self.since is not None
+
+    @property
+    def martingale(self) -> float:
+        """Evidence of all inputs that the stream changed; infinite where a float cannot hold it."""
+        return _exp(self.log_martingale)
+
+    @property
+    def threshold(self) -> float:
+        """What the martingale of all inputs, or the average of those of the classes, must reach."""
+        return _exp(self.log_threshold)
+
+    @property
+    def p_value(self) -> float:
+        """The chance, at most, that ordinary inputs ever give as much evidence as there was."""
+        return self.false_alarms * min(
+            1 / self.false_alarms, _exp(self.log_threshold - self.log_peak)
+        )
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """The classes that raised the alarm by themselves, the earliest first."""
+        rose = [(found.since, k) for k, found in self.by_class.items() if found.since is not None]
+        return tuple(k for _, k in sorted(rose))
+
+    def summary(self) -> str:
+        """A line or two to read."""
+        if self.since is None:
+            return (
+                f"no drift in {self.seen} inputs (p {self.p_value:.2g}; an alarm needs "
+                f"{self.false_alarms:g})"
+            )
+        who = ["all inputs"] if self.whole_since is not None else []
+        who += [f"class {k}" for k in self.classes]
+        return (
+            f"drift: alarm at input {self.since} of {self.seen} "
+            f"({', '.join(who) or 'several classes together'}; p {self.p_value:.2g})"
+        )
+
+
+class DriftWatch:
+    """Says when a stream of inputs is no longer like the ordinary ones; one watch per stream.
+
+    It bets against the hypothesis that ordinary inputs and the inputs of the stream are
+    exchangeable: that every order of them has the same chance, as of independent draws from one
+    distribution. It looks at the Judge's `p_ordinary`. Each input gets its rank among the ordinary
+    inputs and *all earlier inputs of the stream*, with ties broken at random, and capital is bet on
+    small ranks and on large ones. Much capital is evidence that the stream changed.
+
+    **The promise.** Let `ordinary` be inputs that the Judge was not fitted on, exchangeable with
+    those of the stream. Then the chance of ever raising an alarm, however long the stream is, is at
+    most `false_alarms`. Proof: given the Judge, each number is a fixed function of its input, so
+    the numbers are exchangeable. Given which numbers the first t are, but not their order, the t-th
+    is any of them with the same chance; so its rank, plus a random share of its ties, is uniform on
+    [0, 1], whatever comes later. Later ranks depend on the first t numbers only through which they
+    are. So all ranks are independent and uniform (Vovk, Gammerman and Shafer 2005, theorem 8.2).
+    The product of bets f(rank) with mean 1 is then a martingale, and so is an average of such
+    products with weights that were fixed before. It starts at 1, so by Ville's inequality it ever
+    reaches 1 / a with a chance of at most a. Ranks within each predicted class, given the classes,
+    are independent and uniform by the same argument.
+
+    **By class.** The martingales of the classes share one history, so their average is a
+    martingale, too. That of all inputs has another history, and its average with them need not be
+    one. So the rate is split: the martingale of all inputs and the average over all classes each
+    raise the alarm at 2 / `false_alarms`. A class that lifts the average there alone is named.
+
+    **Without `ordinary`**, the inputs that the Judge was fitted on take their place. Each of them
+    was judged by the others, a new input by all of them, so the two are not quite exchangeable and
+    the proof does not cover it. Measured, the rate is kept (see the page on drift). Each class is
+    then compared with its own past only, since a Judge does not store the classes of its inputs.
+
+    P-values against a *fixed* set of ordinary inputs must not be bet on: all of them share the
+    error of that set, so the capital may grow without limit on a stream that never changed.
+
+    **Memory** does not grow with the stream. A Judge of n ordinary inputs gives p-values of n + 1
+    kinds, so how often each of them was seen gives exact ranks: 8 (n + 2) bytes for all inputs and
+    as much for each class that was seen. Several threads may share a watch.
+
+    Example:
+        >>> import torch, credibly as cr
+        >>> _ = torch.manual_seed(0)
+        >>> judge = cr.Judge.fit(torch.nn.Linear(4, 3), torch.randn(200, 4))
+        >>> watch = cr.DriftWatch.fit(judge, torch.randn(200, 4), by_class=False)
+        >>> watch.update(judge(torch.randn(300, 4))).alarm
+        False
+        >>> state = watch.update(judge(torch.randn(100, 4) + 2))
+        >>> state.alarm, 300 < state.since < 320
+        (True, True)
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        """Use `fit` or `load`."""
+        self._engine, self._lock = engine, threading.Lock()
+
+    @classmethod
+    def fit(
+        cls,
+        judge: Judge,
+        ordinary: Any = None,
+        *,
+        false_alarms: float = 0.01,
+        by_class: bool = True,
+        seed: int = 0,
+    ) -> DriftWatch:
+        """Begin to watch a stream.
+
+        Args:
+            judge: whose judgements will be watched.
+            ordinary: inputs like those to come that the Judge was not fitted on, as it takes them,
+                or their judgement; at least 99. None: those that it was fitted on.
+            false_alarms: the chance of ever raising an alarm while nothing changes, at most.
+            by_class: whether half of it is spent on changes within a predicted class.
+            seed: of the random share of ties.
+        """
+        share("false_alarms", false_alarms)
+        known = ordinary if isinstance(ordinary, Judgement) or ordinary is None else judge(ordinary)
+        samples = sum(len(part["either"]) for part in judge.alarm.ordinary)
+        places = np.zeros(0, np.int64) if known is None else places_of(known, samples)
+        usable = int((places > 0).sum())
+        require(
+            known is None or usable >= FEWEST,
+            "ordinary",
+            f"at least {FEWEST} usable inputs",
+            f"{usable}",
+            "Bring more inputs that the Judge was not fitted on, or leave it out to compare with "
+            "those that it was fitted on.",
+        )
+        engine = Engine.begin(
+            WatchSettings(
+                false_alarms=float(false_alarms),
+                by_class=by_class,
+                seed=check_seed(seed),
+                ordinary=samples,
+                classes=judge.facts.classes,
+                reference=usable,
+                judge=digest(judge),
+            )
+        )
+        if known is not None:
+            engine.know(places[places > 0], known.predicted.numpy()[places > 0])
+        return cls(engine)
+
+    def update(self, judgement: Judgement) -> DriftState:
+        """Go on with the next inputs of the stream, in their order; what is known then.
+
+        Args:
+            judgement: by the Judge that the watch was begun with. How the stream is cut into
+                batches makes no difference.
+        """
+        with self._lock:
+            places = places_of(judgement, self.settings.ordinary)
+            self._engine.after(places, classes_of(judgement, self.settings.classes))
+            return state_of(self._engine)
+
+    @property
+    def settings(self) -> WatchSettings:
+        """What it was begun with."""
+        return self._engine.settings
+
+    @property
+    def state(self) -> DriftState:
+        """What is known now."""
+        with self._lock:
+            return state_of(self._engine)
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the stream left what the Judge was fitted on."""
+        return self.state.alarm
+
+    @property
+    def martingale(self) -> float:
+        """Evidence of all inputs that the stream changed."""
+        return self.state.martingale
+
+    @property
+    def seen(self) -> int:
+        """Inputs so far."""
+        return self.state.seen
+
+    @property
+    def since(self) -> int | None:
+        """Number of the input, from 1 on, with which the alarm rose."""
+        return self.state.since
+
+    @property
+    def by_class(self) -> Mapping[int, ClassDrift]:
+        """Of each predicted class that was seen."""
+        return self.state.by_class
+
+    def save(self, path: str | Path) -> None:
+        """Write one safetensors file with everything that `load` needs to go on.
+
+        The file is written whole or not at all, so this may be done while the stream is watched.
+        """
+        with self._lock:
+            content = drift_files.content_of(self._engine)
+        drift_files.save(content, path)
+
+    @staticmethod
+    def load(path: str | Path, judge: Judge) -> DriftWatch:
+        """Go on where the watch was when it was saved; another Judge is refused.
+
+        Args:
+            path: the file.
+            judge: that it was begun with.
+        """
+        return DriftWatch(drift_files.load(Path(path), digest(judge)))
+
+    def __repr__(self) -> str:
+        return f"DriftWatch({self.state.summary()})"
+
+
+def places_of(judgement: Judgement, samples: int) -> Whole:
+    """Where each input (N,) stands among the ordinary ones: from 1, the strangest; 0: unusable."""
+    return places_of_p_values(judgement.p_ordinary.numpy(), samples)
+
+
+def places_of_p_values(p: Numbers, samples: int) -> Whole:
+    """The same from the p-values (N,) of a Judge with so many ordinary inputs."""
+    scaled = p * (samples + 1)
+    known = np.isfinite(scaled)
+    places = np.where(known, np.rint(np.where(known, scaled, 0)), 0)
+    off = np.abs(places - np.where(known, scaled, 0)) > 1e-6 * (samples + 1)
+    good = not bool(off.any() or (known & ((places < 1) | (places > samples + 1))).any())
+    require(
+        good,
+        "judgement",
+        f"p-values of a Judge with {samples} ordinary inputs",
+        "p-values that such a Judge does not give",
+        "Pass what the Judge says that the watch was begun with.",
+    )
+    return places.astype(np.int64)
+
+
+def classes_of(judgement: Judgement, classes: int) -> Whole:
+    """The predicted classes (N,)."""
+    found: Whole = judgement.predicted.numpy()
+    remedy = "Pass what the Judge says that the watch was begun with."
+    most = int(found.max(initial=-1))
+    require(most < classes, "judgement", f"classes below {classes}", f"{most}", remedy)
+    return found
+
+
+def state_of(engine: Engine) -> DriftState:
+    """What is known now."""
+    settings = engine.settings
+    by_class = {
+        k: ClassDrift(
+            seen=stream.bets.count,
+            log_martingale=stream.bets.log_martingale,
+            since=stream.since,
+        )
+        for k, stream in sorted(engine.classes.items())
+    }
+    return DriftState(
+        seen=engine.seen,
+        unusable=engine.unusable,
+        since=engine.since,
+        log_martingale=engine.whole.bets.log_martingale,
+        log_classes=engine.mean,
+        log_threshold=settings.log_threshold,
+        log_peak=engine.peak,
+        whole_since=engine.whole.since,
+        by_class=by_class,
+        false_alarms=settings.false_alarms,
+    )
+
+
+def _exp(log: float) -> float:
+    return math.exp(log) if log < 709 else math.inf
