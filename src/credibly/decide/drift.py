@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from credibly._validation import require, share
-from credibly._validation import seed as check_seed
+from credibly._validation import require, share, whole
 from credibly.decide import drift_files
 from credibly.decide.drift_bets import Numbers
 from credibly.decide.drift_engine import Engine, WatchSettings, Whole
@@ -211,7 +210,7 @@ class DriftWatch:
             WatchSettings(
                 false_alarms=float(false_alarms),
                 by_class=by_class,
-                seed=check_seed(seed),
+                seed=whole("seed", seed, least=0),
                 ordinary=samples,
                 classes=judge.facts.classes,
                 reference=usable,

@@ -89,7 +89,7 @@ class Bets:
     def log_martingale(self) -> float:
         """Of one stream, now."""
         staked_logs = float(np.logaddexp.reduce(self.logs))
-        return float(np.logaddexp(np.log(waiting(np.float64(self.count))), staked_logs))
+        return float(np.logaddexp(np.log(waiting(np.array(float(self.count)))), staked_logs))
 
 
 @dataclass(eq=False)

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from credibly._validation import require, share, whole
-from credibly._validation import seed as check_seed
 from credibly.decide.drift_bets import SHARES, Bets, Ranks
 from credibly.decide.drift_engine import Engine, Stream, WatchSettings
 from credibly.errors import CrediblyError, FileFormatError
@@ -86,7 +85,7 @@ def load(path: Path, judge: str) -> Engine:
 def _settings(content: dict[str, Any]) -> WatchSettings:
     found = WatchSettings(**content)
     share("false_alarms", found.false_alarms)
-    check_seed(found.seed)
+    whole("seed", found.seed, least=0)
     whole("ordinary", found.ordinary)
     whole("classes", found.classes, least=2)
     whole("reference", found.reference, least=0)
