@@ -94,7 +94,10 @@ def bare(bench: Bench, net: nn.Module, x: Tensor) -> dict[str, float]:
     fast = folded(net)[0]
     if bench.device == "cuda":
         fast = fast.to(memory_format=torch.channels_last)
-    nets = {"plain": net, "folded": fast, "bfloat16": HalfPrecision(fast, x.device.type)}
+    half = HalfPrecision(fast, x.device.type)
+    nets = {"plain": net, "folded": fast, "bfloat16": half}
+    if bench.device == "cuda":
+        nets |= {"compiled": torch.compile(half, dynamic=False)}
     found = {}
     for kind, one in nets.items():
         seconds = bench.seconds(lambda one=one: one_pass(one, x))
@@ -106,6 +109,11 @@ def ours(bench: Bench, net: nn.Module, known: Tensor, x: Tensor, passes: dict[st
     """Judges, decisions and full solves, before and after `accelerate`."""
     plain = cr.Classifier(net)
     quick = cr.accelerate(plain, known)
+    forms = {"plain": (plain, "plain"), "accelerated": (quick, "folded")}
+    if quick.draft is not None:
+        forms["accelerated"] = (quick, "bfloat16")
+    if bench.device == "cuda":
+        forms["compiled"] = (cr.accelerate(plain, known, compiled=True), "compiled")
     print("accelerate:", "; ".join(quick.notes))
     bench.rows["notes"] = list(quick.notes)
     gamma = cr.auto_gamma(plain, known)
@@ -115,19 +123,28 @@ def ours(bench: Bench, net: nn.Module, known: Tensor, x: Tensor, passes: dict[st
     for use, judge in judges.items():
         seconds = bench.seconds(lambda judge=judge: judge(x, keep=False))
         bench.note(f"Judge, profile={use!r}, batch {size}", seconds, size, passes["plain"])
-    half = "bfloat16" if quick.draft is not None else "folded"
-    for name, clf, kind in (("plain", plain, "plain"), ("accelerated", quick, half)):
+    for name, (clf, kind) in forms.items():
         work = lambda clf=clf: cr.credibility(clf, x, gamma=gamma, solver=descent)  # noqa: E731
-        bench.note(f"decision, {name}, batch {size}", bench.seconds(work), size, passes[kind])
-    some = x[: min(size, 256)]
-    for name, clf in (("plain", plain), ("accelerated", quick)):
-        begin = time.perf_counter()
-        cr.credibility(clf, some, gamma=gamma)
-        bench.wait()
-        seconds = time.perf_counter() - begin
-        bench.note(f"full solve, {name}, batch {len(some)}", seconds, len(some))
+        work()  # a recorder sees the sizes of the pieces
+        seconds = bench.seconds(work)
+        bench.note(f"decision, {name}, batch {size}", seconds, size, passes[kind])
+        if name == "compiled":
+            judge = cr.Judge.fit(clf, known, profile="always")
+            judge(x, keep=False)
+            seconds = bench.seconds(lambda judge=judge: judge(x, keep=False))
+            bench.note(f"Judge, compiled, profile='always', batch {size}", seconds, size)
+    for count in sorted({min(size, 256), size}):
+        for name, (clf, _) in forms.items():
+            begin = time.perf_counter()
+            found = cr.credibility(clf, x[:count], gamma=gamma)
+            bench.wait()
+            seconds = time.perf_counter() - begin
+            spent = float(found.passes.mean())
+            bench.note(f"full solve, {name}, batch {count}, {spent:.0f} passes", seconds, count)
     agreement(bench, (plain, quick), x, gamma, descent)
     memory(bench, (plain, quick), x, gamma, descent)
+    if bench.device == "cuda":
+        waits(bench, quick, x[:256], gamma, descent)
 
 
 def agreement(
@@ -165,6 +182,19 @@ def memory(
         if least:
             print(f"peak memory, {name}: {most / least:.2f} of a bare pass ({most / 1e6:,.0f} MB)")
             bench.rows[f"memory, {name}"] = {"bytes": most, "over bare": most / least}
+
+
+def waits(bench: Bench, clf: cr.Classifier, x: Tensor, gamma: float, descent: Any) -> None:
+    """How often the CPU waits for the GPU in one call, by torch's own count."""
+    for name, solver in (("decision", descent), ("full solve", cr.solvers.Hybrid())):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            steps = cr.credibility(clf, x, gamma=gamma, solver=solver).steps.max()
+            torch.cuda.set_sync_debug_mode("default")
+        count = sum("synchroniz" in str(one.message) for one in found)
+        print(f"{name}: the CPU waits {count} times, in {int(steps)} steps")
+        bench.rows[f"waits, {name}"] = {"waits": count, "steps": int(steps)}
 
 
 def instead(bench: Bench, net: nn.Module, x: Tensor, passes: dict[str, float]) -> None:
@@ -213,10 +243,14 @@ def foolbox(bench: Bench, net: nn.Module, x: Tensor) -> None:
 def growth(bench: Bench, net: nn.Module, known: Tensor, x: Tensor) -> None:
     """One image alone, and more and more of them."""
     judges = {use: cr.Judge.fit(net, known, profile=use) for use in ("never", "always")}
+    if bench.device == "cuda":
+        fast = cr.accelerate(cr.Classifier(net), known, compiled=True)
+        judges["always, compiled"] = cr.Judge.fit(fast, known, profile="always")
     sizes = [1, 8, 64, *(size for size in (256, 1024) if size < len(x))]
     for size in sizes:
         part = x[:size]
         for use, judge in judges.items():
+            judge(part, keep=False)  # a recorder sees the sizes of the pieces
             seconds = bench.seconds(lambda part=part, judge=judge: judge(part, keep=False))
             bench.note(f"Judge, profile={use!r}, batch {size}", seconds, size)
 
@@ -264,15 +298,18 @@ def large(bench: Bench) -> None:
             if isinstance(part, nn.Linear) and not bool(part.weight.any()):
                 nn.init.normal_(part.weight, std=0.02)
         clf = cr.accelerate(cr.Classifier(net), x[:16])
+        fast = cr.accelerate(cr.Classifier(net), x[:16], compiled=True)
+        forms = {"plain": cr.Classifier(net), "accelerated": clf, "compiled": fast}
         print(f"{name}: {'; '.join(clf.notes)}")
         for size in (1, 64, 256):
             part = x[:size]
             passes = bench.seconds(lambda part=part, net=net: one_pass(net, part))
             bench.note(f"{name}, bare pass, batch {size}", passes, size)
-            for kind, one in (("plain", cr.Classifier(net)), ("accelerated", clf)):
+            for kind, one in forms.items():
                 work = lambda one=one, part=part: cr.credibility(  # noqa: E731
                     one, part, gamma=1e4, solver=DESCENT, top=10
                 )
+                work()
                 bench.note(
                     f"{name}, decision, {kind}, batch {size}", bench.seconds(work), size, passes
                 )

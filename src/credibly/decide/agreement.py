@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from credibly.decide.typicality import CHUNK, nearest
+from credibly.decide.typicality import nearest
+from credibly.model.memory import most_compared
 
 ORDERS = (1, 3)
 """Neighbours that are measured: the nearest is sharp, the third steady."""
@@ -42,9 +43,9 @@ class Agreement:
 
     def _found(self, points: Tensor, predicted: Tensor, *, own: bool) -> Tensor:
         here, classes = self.points.to(points), self.classes.to(points.device)
-        found = []
-        for first in range(0, len(points), CHUNK):
-            part, asked = points[first : first + CHUNK], predicted[first : first + CHUNK]
+        found, size = [], most_compared(points.device)
+        for first in range(0, len(points), size):
+            part, asked = points[first : first + size], predicted[first : first + size]
             same = classes == asked.to(points.device)[:, None]
             others = torch.ones_like(same)
             if own:

@@ -106,7 +106,7 @@ class Judge(Knowledge):
             fast: on a GPU, judge by a faster copy of the network that gives the same logits; see
                 `accelerate`.
             chunk_size: inputs handled at a time; it bounds memory. 'auto': at most 256 on a CPU and
-                1024 on a GPU, and fewer where more would not fit.
+                4096 on a GPU, and fewer where more would not fit.
             progress: show a bar, or a function called with the share done.
         """
         asked = Asked(

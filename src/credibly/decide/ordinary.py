@@ -48,7 +48,8 @@ class Ordinary:
     def accelerated(self) -> Ordinary:
         """The same asked of a faster copy of the network, where that is worth it: on a GPU."""
         first = self.variables[0]
-        if not isinstance(first, Inputs) or not first.start.is_cuda:
+        known = not isinstance(first, Inputs) or first.clf.notes  # the user has done it
+        if known or not first.start.is_cuda:
             return self
         clf = accelerate(first.clf, first.start)
         return replace(self, variables=tuple(replace(v, clf=clf) for v in self.variables))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from credibly._validation import require
+from credibly.model.memory import most_compared
 from credibly.types import CPU, norm
 
 NEIGHBOURS = 3
@@ -26,9 +27,6 @@ CLIP = 4.0
 """Deviations of a column beyond this are as far as this; ranges see the rest."""
 
 TINY = 1e-12
-
-CHUNK = 512
-"""Inputs that are compared with the ordinary ones at a time."""
 
 ITS = "its "
 """How the names of statistics of a whole input begin."""
@@ -55,7 +53,8 @@ class Neighbours:
     def _distances(self, points: Tensor, order: int) -> Tensor:
         here = self.points.to(points)
         order = min(order, len(here))
-        found = [nearest(part, here, order)[:, order - 1] for part in torch.split(points, CHUNK)]
+        parts = torch.split(points, most_compared(points.device))
+        found = [nearest(part, here, order)[:, order - 1] for part in parts]
         return torch.cat(found).clamp(min=TINY).log().cpu()
 
 

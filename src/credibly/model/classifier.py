@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from credibly._validation import choice, require
 from credibly.errors import InvalidArgumentError, ModelError
 from credibly.model.losses import Loss, resolve_loss
+from credibly.model.recorded import Recorder
 from credibly.model.space import Space
 from credibly.types import Model
 
@@ -83,6 +84,7 @@ class Classifier:
         self.device, self.dtype = _place(self.net, device, dtype)
         self.original: Model = self.net  # by which it is known; `accelerate` changes only `net`
         self.draft: Model | None = None  # a cheaper network for steps that need not be exact
+        self.recorder: Recorder | None = None  # of decision-grade solves, on a GPU
         self.notes: tuple[str, ...] = ()  # what `accelerate` did, and what it did not
 
     def logits(self, x: Tensor) -> Tensor:
@@ -172,7 +174,7 @@ class Classifier:
     def with_net(self, net: Model) -> Classifier:
         """The same question about another callable."""
         other = copy(self)
-        other.net, other.original, other.draft = net, net, None
+        other.net, other.original, other.draft, other.recorder = net, net, None, None
         return other
 
     def drafted(self) -> Classifier | None:

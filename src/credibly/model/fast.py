@@ -14,6 +14,7 @@ from credibly.model.batches import check_classifier
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import logits_only, losses_and_pull, undisturbed
 from credibly.model.folding import FUSE, folded
+from credibly.model.recorded import COMPILED_SIZES, SIZES, Recorder
 from credibly.model.threads import seconds_of
 from credibly.model.variable import Inputs
 from credibly.types import Model, finite_rows
@@ -55,7 +56,9 @@ class HalfPrecision(nn.Module):
             return self.net(*args, **kwargs)
 
 
-def accelerate(clf: Classifier, x: Tensor, *, draft: bool = True) -> Classifier:
+def accelerate(
+    clf: Classifier, x: Tensor, *, draft: bool = True, compiled: bool = False
+) -> Classifier:
     """The same classifier on a faster copy of its network; yours stays as it is.
 
     Batch norms are folded into the layers before them, parameters are frozen, and on a GPU
@@ -64,10 +67,15 @@ def accelerate(clf: Classifier, x: Tensor, *, draft: bool = True) -> Classifier:
     the end. Both are tried on `x` first; what changes the logits by more than rounding does, or
     does not help, is left out. `notes` of the result say what was done, and why something was not.
 
+    On a GPU the whole of a decision-grade descent is recorded as a CUDA graph when a size of batch
+    comes for the second time, and replayed from then on: one launch for all its kernels.
+
     Args:
         clf: a classifier whose `net` is a module; others are returned as they are.
         x: a few ordinary inputs, to compare both networks on; at most 64 are used.
         draft: whether decision-grade solves may run in bfloat16.
+        compiled: on a GPU, whether networks inside such recordings run through torch.compile: half
+            as fast again, after some ten seconds of compiling for each of five sizes of batches.
 
     Example:
         >>> import torch, credibly as cr
@@ -98,7 +106,16 @@ def accelerate(clf: Classifier, x: Tensor, *, draft: bool = True) -> Classifier:
             words = (f"nothing done: the faster network differs by {error:.1g} of the logits",)
             net = clf.net
         fast = _noted(clf, net, words)
-        return _with_draft(fast, variable.start, before) if draft else fast
+        fast = _with_draft(fast, variable.start, before) if draft else fast
+        return _with_recorder(fast, compiled=compiled) if variable.start.is_cuda else fast
+
+
+def _with_recorder(clf: Classifier, *, compiled: bool) -> Classifier:
+    """The classifier with decision-grade descents recorded."""
+    words = "compiled and recorded" if compiled else "recorded"
+    found = _noted(clf, clf.net, (f"decision-grade descents are {words} as CUDA graphs",))
+    found.recorder = Recorder(sizes=COMPILED_SIZES if compiled else SIZES, compiles=compiled)
+    return found
 
 
 def _rounding(x: Tensor) -> float:

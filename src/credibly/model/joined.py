@@ -10,6 +10,7 @@ from torch import Tensor
 
 from credibly import _validation as check
 from credibly._validation import require
+from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only, ordinary
 from credibly.model.losses import CrossEntropy, Loss
 from credibly.model.variable import Moves, Variable
@@ -60,6 +61,14 @@ class Joined(Variable):
     def drafted(self) -> Joined | None:
         inner = self.inner.drafted()
         return None if inner is None else replace(self, clf=inner.clf, inner=inner)
+
+    def tensors(self) -> tuple[Tensor, ...] | None:
+        inner = self.inner.tensors()
+        return None if inner is None else (*inner, self.kept)
+
+    def with_tensors(self, tensors: tuple[Tensor, ...], clf: Classifier) -> Joined:
+        inner = self.inner.with_tensors(tensors[:-1], clf)
+        return Joined.of(inner, tensors[-1], self.total)
 
     def based_at(self, values: Tensor) -> Joined:
         inner = self.inner.based_at(values)

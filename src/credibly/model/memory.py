@@ -23,8 +23,11 @@ ChunkSize = int | Literal["auto"]
 MOST = {"cpu": 128, "cuda": 2048}
 """Samples solved at a time from which more bring nothing, by device."""
 
-MOST_JUDGED = {"cpu": 256, "cuda": 1024}
+MOST_JUDGED = {"cpu": 256, "cuda": 4096}
 """The same where nearly all of it is one forward."""
+
+MOST_COMPARED = {"cpu": 512, "cuda": 4096}
+"""The same where each is compared with some hundred others."""
 
 FEW = 16
 """So few samples are tried without asking first."""
@@ -54,6 +57,11 @@ def resolve_size(
     needed = BESIDE * bytes_of_a_pass(variable.select(usable))
     fit = SHARE * free_bytes(variable.start.device) / max(needed, 1.0)  # may be infinite
     return max(1, int(min(most, fit)))
+
+
+def most_compared(device: torch.device) -> int:
+    """Samples that are compared with some hundred others at a time."""
+    return MOST_COMPARED.get(device.type, MOST_COMPARED["cpu"])
 
 
 def bytes_of_a_pass(variable: Variable) -> int:

@@ -71,6 +71,14 @@ class Variable(ABC):
         """The same in a cheaper network, whose values are near; None if there is none."""
         return None
 
+    def tensors(self) -> tuple[Tensor, ...] | None:
+        """All that `with_tensors` needs of these samples; None if it is more than some tensors."""
+        return None
+
+    def with_tensors(self, tensors: tuple[Tensor, ...], clf: Classifier) -> Self:
+        """The same question about other samples, asked of another form of the classifier."""
+        raise NotImplementedError
+
     @property
     def innermost(self) -> Variable:
         """The variable itself; of one that joins classes, the one with all of them."""
@@ -149,3 +157,9 @@ class Inputs(Variable):
 
     def based_at(self, values: Tensor) -> Inputs:
         return replace(self, start=values)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self.start,)
+
+    def with_tensors(self, tensors: tuple[Tensor, ...], clf: Classifier) -> Inputs:
+        return Inputs(clf, tensors[0])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from credibly.model.memory import in_chunks
+from credibly.model.recorded import Faster
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.problem.rows import spread
 from credibly.profile.certificate import Certificate, explained
@@ -17,7 +20,7 @@ from credibly.solve.fixed import FixedDescent
 from credibly.solve.lbfgs import LBFGS
 from credibly.solve.loop import solve
 from credibly.solve.status import Status
-from credibly.types import finite_rows, norm
+from credibly.types import Model, finite_rows, norm
 
 SAMPLE = 64
 """Inputs from which the radius is found."""
@@ -58,7 +61,7 @@ def _decide(problem: FitRiskProblem, descent: FixedDescent, settings: Settings) 
     start = best = Point(clean.x0, nothing, nothing.sum(1), torch.full_like(clean.x0, torch.nan))
     cheap = clean.variable.drafted()
     if shape[0]:
-        start, best = descent.run(clean, None if cheap is None else replace(clean, variable=cheap))
+        start, best = _descend(clean, descent)
     certificate = _certificate(clean, start, best)
     codes[known] = explained(_codes(start), certificate)
     variable, passes = problem.variable, spread(torch.full_like(start.objective, 1.0), known, 0.0)
@@ -77,6 +80,47 @@ def _decide(problem: FitRiskProblem, descent: FixedDescent, settings: Settings) 
         )),
         steps=torch.full_like(codes, descent.steps, dtype=torch.long),
         kept=variable.kept_classes,
+    )  # fmt: skip
+
+
+def _descend(problem: FitRiskProblem, descent: FixedDescent) -> tuple[Point, Point]:
+    """The starting points and the best ones; replayed where the classifier has a recorder."""
+    recorder, given = problem.variable.clf.recorder, problem.variable.tensors()
+    plain = problem.bounds is None or not isinstance(problem.bounds[0], Tensor)
+    if recorder is None or given is None or not plain:
+        return _descend_with(problem, descent, problem.variable.clf.draft)
+    found = recorder.run(_key(problem, descent), partial(_again, problem, descent), given)
+    half = len(found) // 2
+    return Point(*found[:half]), Point(*found[half:])
+
+
+def _descend_with(
+    problem: FitRiskProblem, descent: FixedDescent, draft: Model | None
+) -> tuple[Point, Point]:
+    drafted = None if draft is None else problem.variable.drafted()
+    return descent.run(problem, None if drafted is None else replace(problem, variable=drafted))
+
+
+def _again(
+    problem: FitRiskProblem, descent: FixedDescent, given: tuple[Tensor, ...], faster: Faster
+) -> tuple[Tensor, ...]:
+    """The same descent of other samples, asked of other forms of the networks."""
+    clf, draft = problem.variable.clf, problem.variable.clf.draft
+    quick = clf.with_net(faster(clf.net))
+    quick.draft = None if draft is None else faster(draft)
+    variable = problem.variable.with_tensors(given, quick)
+    found = _descend_with(replace(problem, variable=variable), descent, quick.draft)
+    return tuple(part for point in found for part in vars(point).values())
+
+
+def _key(problem: FitRiskProblem, descent: FixedDescent) -> Hashable:
+    """All that a descent depends on but the samples; the model is that of the recorder."""
+    x, kept = problem.x0, problem.variable.kept_classes
+    cudnn, exact = torch.backends.cudnn, torch.are_deterministic_algorithms_enabled()
+    switches = cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, cudnn.benchmark, exact
+    return (
+        descent, tuple(problem.weights.tolist()), problem.bounds, x.shape[1:], x.dtype, x.device,
+        None if kept is None else kept.shape[1], switches,
     )  # fmt: skip
 
 

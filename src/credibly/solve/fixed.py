@@ -21,6 +21,10 @@ from credibly._validation import positive, tolerance, whole
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.types import norm, per_sample
 
+DRAFT_PARTS, FEW = 2, 64
+"""Parts in which exact points are evaluated beside a draft, whose numbers take half the memory; but
+not of fewer samples."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FixedDescent:
@@ -62,7 +66,8 @@ class FixedDescent:
         With a `draft`, the same problem in a cheaper precision, the steps are its passes; the best
         of its points is evaluated once more, exactly, and x0 kept where it is no better.
         """
-        start, steps = problem.evaluate(problem.x0), draft or problem
+        steps, parts = draft or problem, 1 if draft is None else DRAFT_PARTS
+        start = _evaluated(problem, problem.x0, parts)
         best, point, direction = start, start, torch.zeros_like(start.x)
         for step in range(self.steps):
             direction = self.momentum * direction + _unit(problem.free_gradient(point))
@@ -72,8 +77,17 @@ class FixedDescent:
             best = best.replaced(point, point.objective < best.objective)
         if draft is None:
             return start, best
-        exact = problem.evaluate(best.x)
+        exact = _evaluated(problem, best.x, parts)
         return start, start.replaced(exact, exact.objective < start.objective)
+
+
+def _evaluated(problem: FitRiskProblem, x: Tensor, parts: int) -> Point:
+    """The points x, in so many parts where there are enough samples."""
+    size = max(FEW, -(-len(x) // parts))
+    if size >= len(x):
+        return problem.evaluate(x)
+    places = [slice(first, first + size) for first in range(0, len(x), size)]
+    return Point.concatenate([problem.select(rows).evaluate(x[rows]) for rows in places])
 
 
 def _unit(values: Tensor) -> Tensor:

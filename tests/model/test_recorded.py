@@ -1,0 +1,134 @@
+"""Recorded work: the same numbers, in pieces of a few sizes, and what cannot be recorded runs."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+import credibly as cr
+from credibly.model.recorded import COMPILED_SIZES, KEPT, SIZES, Recorder, padded_to, pieces
+from tests.reference import models
+
+
+class Tape:
+    """In the place of a CUDA graph: it runs the work, and notes what was recorded and replayed."""
+
+    def __init__(self, fails=()):
+        self.made, self.played, self.fails = [], [], fails
+
+    def __call__(self, work, given):
+        self.made.append(len(given[0]))
+        if len(given[0]) in self.fails:
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+        def replay(given):
+            self.played.append(len(given[0]))
+            return work(given)
+
+        return replay
+
+
+@given(count=st.integers(0, 5000), sizes=st.sampled_from([SIZES, COMPILED_SIZES, (3, 7)]))
+def test_pieces_cover_every_row_once_and_fit_their_sizes(count, sizes):
+    found = list(pieces(count, sizes))
+    rows = [n for place, _ in found for n in range(place.start, place.stop)]
+    assert rows == list(range(count))
+    assert all(place.stop - place.start <= size and size in sizes for place, size in found)
+    padding = sum(size - (place.stop - place.start) for place, size in found)
+    assert padding <= max(0.45 * count, 32)  # what is computed for nothing
+
+
+def test_padding_repeats_the_last_row():
+    x = torch.arange(6.0).reshape(3, 2)
+    assert torch.equal(padded_to(x, 5), x[[0, 1, 2, 2, 2]])
+    assert padded_to(x, 3) is x
+
+
+def test_a_size_is_recorded_when_it_comes_again_and_gives_the_same():
+    tape = Tape()
+    recorder = Recorder(sizes=(1, 4), record=tape)
+    work = lambda given, _: (given[0] * 2, given[0].sum(1))  # noqa: E731
+    x = torch.randn(7, 3, generator=models.generator(0))
+    for _ in range(3):
+        double, total = recorder.run("key", work, (x,))
+        assert torch.equal(double, 2 * x)
+        assert torch.allclose(total, x.sum(1))
+    assert tape.made == [4]  # the second piece of the first run has the size of the first one
+    assert tape.played == [4] * 5
+    recorder.run("another key", work, (x[:4],))
+    assert tape.played == [4] * 5
+
+
+def test_what_cannot_be_recorded_runs_as_it_is():
+    tape = Tape(fails=(4,))
+    recorder = Recorder(sizes=(4,), record=tape)
+    work = lambda given, _: (given[0] + 1,)  # noqa: E731
+    for _ in range(3):
+        (found,) = recorder.run("key", work, (torch.zeros(4, 1),))
+        assert torch.equal(found, torch.ones(4, 1))
+    assert tape.made == [4]
+    assert tape.played == []
+
+
+def test_only_so_many_recordings_are_kept():
+    tape = Tape()
+    recorder = Recorder(sizes=(1,), record=tape)
+    for _ in range(2):
+        for key in range(KEPT + 3):
+            recorder.run(key, lambda given, _: given, (torch.zeros(1, 1),))
+    assert len(tape.made) == KEPT + 3
+    assert len(recorder._made) == KEPT
+    recorder.run(KEPT, lambda given, _: given, (torch.zeros(1, 1),))
+    assert len(tape.made) == KEPT + 3  # still there
+    recorder.run(0, lambda given, _: given, (torch.zeros(1, 1),))
+    assert len(tape.made) == KEPT + 4  # made again
+
+
+@pytest.mark.parametrize("top", [None, 3])
+def test_a_descent_with_a_recorder_is_the_descent(top):
+    net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 5)).double()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=models.generator(1)))
+    plain, tape = cr.Classifier(net), Tape()
+    quick = cr.Classifier(net)
+    quick.recorder = Recorder(sizes=(1, 4, 16), record=tape)
+    x = torch.randn(21, 6, generator=models.generator(2), dtype=torch.float64)
+    x[3, 2] = torch.nan
+    solver = cr.solvers.FixedDescent(radius=0.5)
+    settings = {"gamma": 5.0, "solver": solver, "top": top, "bounds": (-3.0, 3.0)}
+    expected = cr.credibility(plain, x, **settings)
+    for _ in range(2):
+        found = cr.credibility(quick, x, **settings)
+        for name in ("credibility", "credence", "perturbed", "risk", "codes"):
+            one, other = getattr(found, name), getattr(expected, name)
+            assert torch.allclose(one, other, atol=1e-12, equal_nan=True), name
+        assert torch.allclose(found.certificate.objective, expected.certificate.objective,
+                              equal_nan=True)  # fmt: skip
+    assert tape.played
+    cr.credibility(quick, x, **{**settings, "gamma": 6.0})  # another question is not replayed
+    other = cr.credibility(quick, x, **{**settings, "gamma": 6.0})
+    assert torch.allclose(
+        other.credibility, cr.credibility(plain, x, **{**settings, "gamma": 6.0}).credibility,
+        atol=1e-12, equal_nan=True,
+    )  # fmt: skip
+
+
+def test_networks_run_as_the_recorder_gives_them():
+    seen = []
+    recorder = Recorder(sizes=(4,), record=Tape(), compiles=True)
+    recorder.faster = lambda net: lambda x: seen.append(len(x)) or net(x)
+    net = nn.Linear(3, 2)
+    clf = cr.Classifier(net)
+    clf.recorder = recorder
+    x = torch.randn(4, 3, generator=models.generator(3))
+    for _ in range(2):
+        cr.credibility(clf, x, gamma=5.0, solver=cr.solvers.FixedDescent(radius=0.5))
+    assert seen == [4] * 9  # the passes of the recording, none of the first run
+
+
+def test_another_network_has_no_recordings_of_this_one():
+    clf = cr.Classifier(nn.Linear(2, 2))
+    clf.recorder = Recorder(record=Tape())
+    assert clf.with_net(nn.Linear(2, 2)).recorder is None
