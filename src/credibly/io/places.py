@@ -47,7 +47,7 @@ class Place(ABC):
 
     Example:
         >>> import tempfile
-        >>> from credibly.io.places import place_of
+        >>> from credibly.io.stores import place_of
         >>> folder = place_of(tempfile.mkdtemp())
         >>> (folder / "a.bin").write_whole(b"four")
         >>> [(file.name, file.size) for file in folder.list()], (folder / "a.bin").exists()
