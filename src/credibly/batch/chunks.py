@@ -51,7 +51,7 @@ def solve_chunk(job: Job, first: int) -> Any:
     chunk = work_on(job, partial(_solve, job), first)
     profile, frame = chunk.result, to_pandas(chunk.result)
     chunk.mark(frame)
-    table = as_table(chunk.ids, frame, job.source.id_type)
+    table = as_table(job.source, first, chunk.ids, frame)
     return table.replace_schema_metadata({"profile": metadata_of(profile.settings)["settings"]})
 
 

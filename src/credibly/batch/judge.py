@@ -117,7 +117,7 @@ def judge_chunk(job: _Job, first: int) -> Any:
     chunk.mark(frame)
     for words, reason in _REASONS.items():
         frame.loc[frame["status"] == words, "reason"] = reason
-    table = as_table(chunk.ids, frame, job.source.id_type)
+    table = as_table(job.source, first, chunk.ids, frame)
     return table.replace_schema_metadata({"judge": json.dumps(job.judge.facts.as_json())})
 
 

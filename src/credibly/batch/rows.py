@@ -18,9 +18,9 @@ from torch import Tensor
 
 from credibly.batch.report import FAILED, OUTSIDE, UNREADABLE
 from credibly.errors import InvalidArgumentError, ModelError
+from credibly.io.columns import list_names
 from credibly.io.source import Ids
 from credibly.io.sources import Source
-from credibly.io.tables import list_names
 from credibly.model.bind import bind
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier

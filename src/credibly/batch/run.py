@@ -92,7 +92,7 @@ class Run:
 
     def _check_output(self, *, overwrite: bool) -> None:
         """Refuse an output that cannot or must not be written; the first reason is named."""
-        out, path, name_a_file = self.shards.out, self.rows.source.path, self.shards.format.remedy
+        out, name_a_file = self.shards.out, self.shards.format.remedy
         regular = out.is_file()
         wrong = [
             (not out.parent.is_dir(), f": the folder {out.parent} does not exist",
@@ -101,7 +101,7 @@ class Run:
             (out.exists() and not regular, " is not a plain file", name_a_file),
             (out.suffix.lower() in OTHER_FORMATS, ": the result is always a Parquet file",
              "Name it .parquet; pandas.read_parquet(...).to_csv(...) converts it."),
-            (regular and path.exists() and out.samefile(path), " is the file to be read",
+            (regular and self.rows.source.reads(out), " is the file to be read",
              "Choose another name."),
             (out.is_symlink(), f" is a link to {out.resolve()}",
              "Name the file itself, or another one."),

@@ -15,6 +15,7 @@ from credibly.errors import FileFormatError, OutputError
 from credibly.io.files import read_json, writing
 from credibly.io.fingerprints import digest_of_file
 from credibly.io.run_folder import RunFolder, as_json
+from credibly.io.source import Source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -205,12 +206,18 @@ def _record(number: int) -> str:
     return f"part-{number:06d}.json"
 
 
-def as_table(ids: list[Any], frame: pd.DataFrame, id_type: str) -> Any:
-    """Return the rows of a chunk as an Arrow table whose types do not depend on the values."""
+def as_table(source: Source, first: int, ids: list[Any], frame: pd.DataFrame) -> Any:
+    """Return the rows of a chunk as an Arrow table whose types do not depend on the values.
+
+    What the source carries along stands beside the ids.
+    """
     pa = require_table_extra()
-    arrays = [pa.array(ids, pa.int64() if id_type == "int64" else pa.string())]
+    types = {"int64": pa.int64(), "double": pa.float64(), "string": pa.string()}
+    carried = source.carried(first, first + len(ids))
+    arrays = [pa.array(ids, types[source.id_type])]
+    arrays += [pa.array(carried[name], types[k]) for name, k in source.carried_types.items()]
     for name in frame.columns:
         text = name in _WORDS or name.startswith("class.")  # names of the classes that were kept
         kind = pa.string() if text else pa.from_numpy_dtype(frame[name].dtype)
         arrays.append(pa.array(frame[name], kind, from_pandas=text))
-    return pa.Table.from_arrays(arrays, names=["id", *frame.columns])
+    return pa.Table.from_arrays(arrays, names=["id", *carried, *frame.columns])

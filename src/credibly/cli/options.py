@@ -127,6 +127,10 @@ class DataOptions:
         list[str] | None, _data("Columns that are not features, separated by commas.")
     ] = None
     id_column: Annotated[str | None, _data("Column that names the rows.", "--id")] = None
+    label: Annotated[
+        str | None,
+        _data("Column of the true classes, carried into the output; 'folder' for images."),
+    ] = None
     scale: Annotated[float | None, _data("Divide arrays by this, e.g. 255 for bytes.")] = None
     size: Annotated[str | None, _data("Resize images: HEIGHTxWIDTH or one number.")] = None
     mode: Annotated[Literal["grey", "rgb"] | None, _data("Convert images to grey or rgb.")] = None
@@ -143,6 +147,7 @@ class DataOptions:
             size=_size(self.size),
             key=self.key,
             id_column=self.id_column,
+            label=self.label,
             scale=self.scale,
             mode=self.mode,
             limit=self.limit,

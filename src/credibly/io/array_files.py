@@ -14,14 +14,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from credibly.errors import FileFormatError
+from credibly.errors import CrediblyError, FileFormatError
+
+if TYPE_CHECKING:
+    from credibly.io.places import Place  # it writes files, whose headers are read here
 
 FIRST = 1 << 16
 """Bytes in which the header of a NumPy array must end; it is rarely longer than 128."""
@@ -89,35 +92,43 @@ class Header:
             raise ValueError(message)
 
 
-def npy_header(path: Path) -> Iterator[Header]:
+def _open(path: Path | Place) -> IO[bytes]:
+    return path.open("rb") if isinstance(path, Path) else path.open_input()
+
+
+def _size(path: Path | Place) -> int:
+    return path.stat().st_size if isinstance(path, Path) else path.size()
+
+
+def npy_header(path: Path | Place) -> Iterator[Header]:
     """Read the header of a `.npy` file."""
-    with path.open("rb") as file:
+    with _open(path) as file:
         if file.read(2) == b"PK":
             message = "it holds several arrays; name it .npz"
             raise ValueError(message)
         file.seek(0)
         header = _numpy_header("", file)
-    header.check(path.stat().st_size - header.offset)
+    header.check(_size(path) - header.offset)
     yield header
 
 
-def npz_headers(path: Path) -> Iterator[Header]:
+def npz_headers(path: Path | Place) -> Iterator[Header]:
     """Read the headers of all arrays of an `.npz` file."""
-    size = path.stat().st_size
-    with zipfile.ZipFile(path) as archive:
+    size = _size(path)
+    with _open(path) as file, zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
             if member.filename.endswith(".npy"):
                 most = _largest(member, size)
-                with archive.open(member) as file:
-                    header = _numpy_header(member.filename.removesuffix(".npy"), file)
+                with archive.open(member) as content:
+                    header = _numpy_header(member.filename.removesuffix(".npy"), content)
                 header.check(min(member.file_size, most) - header.offset)
                 yield header
 
 
-def safetensors_headers(path: Path) -> Iterator[Header]:
+def safetensors_headers(path: Path | Place) -> Iterator[Header]:
     """Read the headers of all tensors of a `.safetensors` file."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
+    size = _size(path)
+    with _open(path) as file:
         content = safetensors_content(file, size)
         begin = file.tell()
     for name in sorted(content.keys() - {"__metadata__"}):
@@ -186,7 +197,7 @@ class ArrayFile:
     process.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | Place) -> None:
         self.path, self.suffix = path, path.suffix.lower()
         self._streams: dict[str, IO[bytes]] = {}
         with self._reading():
@@ -198,7 +209,7 @@ class ArrayFile:
             if self.suffix == ".npz":
                 stream = self._streams.get(header.name) or self._open(header.name)
                 return self._decode(stream, header, start, stop)
-            with self.path.open("rb") as file:
+            with _open(self.path) as file:
                 return self._decode(file, header, start, stop)
 
     def _decode(
@@ -229,7 +240,9 @@ class ArrayFile:
 
     def _open(self, name: str) -> IO[bytes]:
         """Open an array of an archive for as long as this object lives."""
-        archive = zipfile.ZipFile(self.path)
+        source = _open(self.path)
+        weakref.finalize(self, source.close)
+        archive = zipfile.ZipFile(source)
         weakref.finalize(self, archive.close)
         file = self._streams[name] = archive.open(f"{name}.npy")
         weakref.finalize(self, file.close)
@@ -239,7 +252,7 @@ class ArrayFile:
     def _reading(self) -> Iterator[None]:
         try:
             yield
-        except FileFormatError:
+        except CrediblyError:
             raise
         except Exception as error:  # damaged archives and headers raise errors of many kinds
             kind, reason = self.suffix.removeprefix("."), " ".join(str(error).split())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -33,6 +34,7 @@ _GREY = ("1", "L", "LA", "La", "I;16", "I;16B", "I;16L")
 class ImageFolder(Source):
     """All images below a folder, in the order of their paths, which are their ids."""
 
+    path: Path
     id_type: Literal["int64", "string"] = "string"
     files = True
 
@@ -40,21 +42,30 @@ class ImageFolder(Source):
         self,
         path: Path,
         *,
-        size: int | tuple[int, int] | None,
-        mode: Mode | None,
-        limit: int | None,
+        size: int | tuple[int, int] | None = None,
+        mode: Mode | None = None,
+        label: str | None = None,
+        limit: int | None = None,
+        known: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         load_extra("PIL.Image", extra="images", purpose="A folder of images")
         self.path, self.kind, self.mode = path, "images", mode
+        self.label = check_folder_label(label)
         self.size = _size(size)
         self._names = _list_images(path)
         if not self._names:
             raise FileFormatError(f"{path}: no images in this folder ({', '.join(ENDINGS)}).")
         self._limit(len(self._names), limit)
-        self.shape = self._common_shape()
+        self.shape = tuple(known.get("shape") or self._common_shape())
 
     def options(self) -> dict[str, object]:
         return {"size": None if self.size is None else list(self.size), "mode": self.mode}
+
+    def _known(self) -> dict[str, Any]:
+        return {"shape": list(self.shape)}
+
+    def _labels(self, start: int, stop: int) -> list[Any]:
+        return [class_of(self.path, name) for name in self._names[start:stop]]
 
     def fingerprint(self) -> str:
         """Return the SHA-256 over the paths and contents of all images."""
@@ -64,6 +75,9 @@ class ImageFolder(Source):
     def stamp(self, start: int = 0, stop: int | None = None) -> Stamp:
         """Return a digest of the stamp of every image, since there may be millions of them."""
         return array("q", (_stamp(self.path / name) for name in self._names[start:stop]))
+
+    def stamped(self, start: int, stop: int) -> slice:
+        return slice(start, stop)
 
     def _take(self, start: int, stop: int) -> tuple[Ids, Tensor]:
         names = self._names[start:stop]
@@ -104,6 +118,24 @@ class ImageFolder(Source):
                 return None
             channels = 1 if (self.mode or _own_mode(image)) == "grey" else 3
             return (channels, *(self.size or (image.height, image.width)))
+
+
+def check_folder_label(label: str | None) -> str | None:
+    """The only name that labels of images have: the folder they are in."""
+    remedy = "Images in a folder for each class: cat/001.png is a 'cat'."
+    require(label in (None, "folder"), "label", "'folder', for images", repr(label), remedy)
+    return label
+
+
+def class_of(folder: object, name: str) -> str:
+    """The first folder that an image is in."""
+    found, slash, _ = name.partition("/")
+    if not slash:
+        raise FileFormatError(
+            f"{folder}: {_printable(name)} is in no folder that could name its class. Leave out "
+            "the label, or move it into one."
+        )
+    return _printable(found)
 
 
 def _list_images(folder: Path) -> list[str]:

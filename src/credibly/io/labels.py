@@ -15,9 +15,9 @@ from torch import Tensor
 from credibly._validation import require
 from credibly.errors import CrediblyWarning, FileFormatError, InvalidArgumentError
 from credibly.io.array_files import ArrayFile, as_numpy
+from credibly.io.columns import list_names
 from credibly.io.source import ARRAYS, TABLES
 from credibly.io.table_files import TableFile
-from credibly.io.tables import list_names
 
 _REMEDY = (
     "Pass --labels and a file or an array or column of one: labels.npy, arrays.npz:labels, "

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import IO, Any, Literal
 
 from torch import Tensor
 
 from credibly._validation import require, whole_number
 from credibly.errors import FileFormatError
-from credibly.io.fingerprints import digest_of_file
+from credibly.io.fingerprints import digest_of_file, digest_of_parts
+from credibly.io.places import Place
 from credibly.model.classifier import Classifier
 
 Ids = list[int] | list[str] | list[str | None] | list[int | None]
+
+Where = Path | Place
+"""A file, folder or glob of this machine, or one in a store; as text it is what the user named."""
+
+Plain = Literal["int64", "double", "string"]
+"""Types of columns that are carried from the input to the output, as Arrow calls them."""
 
 ARRAYS = (".npy", ".npz", ".safetensors")
 TABLES = (".csv", ".tsv", ".parquet")
@@ -23,14 +31,21 @@ Stamp = Sequence[int]
 """Size, times and number of a file. Another content has another stamp, nearly always."""
 
 
-def stamp_of(path: Path) -> Stamp:
+def stamp_of(path: Where) -> Stamp:
     """Return the stamp of a file."""
+    if isinstance(path, Place):
+        return path.stamp()
     found = path.stat()
     return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
+def open_where(path: Where) -> IO[bytes]:
+    """Open a file to be read."""
+    return path.open_input() if isinstance(path, Place) else path.open("rb")
+
+
 class Source(ABC):
-    """Rows of inputs on disk. Only the rows asked for are held in memory.
+    """Rows of inputs on disk or in a store. Only the rows asked for are held in memory.
 
     Attributes:
         path: the file or folder.
@@ -39,14 +54,20 @@ class Source(ABC):
         id_type: 'int64' or 'string'.
         files: whether every row is a file, so that a row of NaN is a file that cannot be read.
         opened: the stamp of the file when it was opened; None for a folder.
+        label: what names the true classes in the data, which are carried along; None for none.
+        label_type: their type, as Arrow calls it.
+        spec: the arguments of `open_source` that gave it.
     """
 
-    path: Path
+    path: Where
     kind: str
     shape: tuple[int, ...]
     id_type: Literal["int64", "string"] = "int64"
     files: bool = False
     opened: Stamp | None = None
+    label: str | None = None
+    label_type: Plain = "string"
+    spec: Mapping[str, Any] = MappingProxyType({})
     _rows: int
 
     def __len__(self) -> int:
@@ -57,11 +78,46 @@ class Source(ABC):
 
         Rows that cannot be read as numbers are NaN.
         """
+        return self._take(*self._inside(start, stop))
+
+    def carried(self, start: int, stop: int) -> dict[str, list[Any]]:
+        """Return what goes into the output beside the ids of some rows: the `label`, if named.
+
+        Asked for after `read` of the same rows, nothing is read twice.
+        """
+        return {} if self.label is None else {"label": self._labels(*self._inside(start, stop))}
+
+    @property
+    def carried_types(self) -> dict[str, Plain]:
+        """The types of what is carried, the same for all rows."""
+        return {} if self.label is None else {"label": self.label_type}
+
+    def reads(self, path: Path) -> bool:
+        """Whether a file of this machine is what is read here."""
+        own = self.path
+        return isinstance(own, Path) and own.exists() and path.samefile(own)
+
+    def reopen_spec(self) -> dict[str, Any]:
+        """Return what `reopen_source` needs to open the same rows again, as JSON can hold it.
+
+        Also in another process, where the path and the store mean the same.
+        """
+        return {"options": dict(self.spec), "known": self._known()}
+
+    def _known(self) -> dict[str, Any]:
+        """What was found at opening and costs time to find again."""
+        return {}
+
+    def _labels(self, start: int, stop: int) -> list[Any]:
+        """Return the labels of a range that lies inside."""
+        raise NotImplementedError
+
+    def _inside(self, start: int, stop: int) -> tuple[int, int]:
         first, last = whole_number(start), whole_number(stop)
         rows, wanted = len(self), "whole numbers with 0 <= start <= stop"
         good = first is not None and last is not None and 0 <= first <= last
         require(good, "start, stop", wanted, f"{start!r}, {stop!r}", f"There are {rows} rows.")
-        return self._take(min(first or 0, rows), min(last or 0, rows))
+        return min(first or 0, rows), min(last or 0, rows)
 
     @abstractmethod
     def _take(self, start: int, stop: int) -> tuple[Ids, Tensor]:
@@ -78,16 +134,23 @@ class Source(ABC):
     def stamp(self, start: int = 0, stop: int | None = None) -> Stamp:  # noqa: ARG002
         """Return what is cheap to know of the content of some rows.
 
-        That is the stamp of the file, whichever rows; where every row is a file, a number per row.
+        That is the stamp of the file, whichever rows; for many files, numbers for those files that
+        hold the rows.
         """
         try:
             return stamp_of(self.path)
         except OSError as error:
             raise FileFormatError(f"{self.path}: cannot be read ({error.strerror}).") from error
 
+    def stamped(self, start: int, stop: int) -> slice:  # noqa: ARG002
+        """Return where in the stamp of all rows that of some rows is."""
+        return slice(None)
+
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the bytes on disk, in hex."""
-        return digest_of_file(self.path)
+        """Return the SHA-256 of the bytes on disk, in hex; of size and time in a store."""
+        if isinstance(self.path, Place) and not self.path.is_local:
+            return digest_of_parts([("stored", str(list(self.stamp())))])
+        return digest_of_file(str(self.path))
 
     @abstractmethod
     def options(self) -> dict[str, object]:
@@ -100,6 +163,7 @@ class Source(ABC):
             "name": self.path.name,
             "rows": len(self),
             "shape": list(self.shape),
+            **({} if self.label is None else {"label": self.label}),
             **self.options(),
         }
 
@@ -128,7 +192,7 @@ class Watch:
 
     def look(self, start: int, stop: int) -> None:
         """Refuse another content if sizes or times say that these rows may have changed."""
-        known = self._stamp[start:stop] if self._source.files else self._stamp
+        known = self._stamp[self._source.stamped(start, stop)]
         if self._source.stamp(start, stop) != known:
             self._stamp = self._source.stamp()
             self.compare()  # it may have been touched only

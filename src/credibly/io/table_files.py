@@ -9,6 +9,8 @@ from typing import Any
 
 from credibly._extras import require_table_extra
 from credibly.errors import CrediblyError, FileFormatError
+from credibly.io.places import Place
+from credibly.io.source import Where, open_where
 
 BLOCK = 1 << 20
 """Bytes of a CSV file parsed at a time."""
@@ -16,8 +18,8 @@ BLOCK = 1 << 20
 BATCH = 1024
 """Rows of a Parquet file decoded at a time."""
 
-BUFFER = 1 << 16
-"""Bytes of each column of a Parquet file read at a time."""
+BUFFER, AFAR = 1 << 16, 1 << 20
+"""Bytes of each column of a Parquet file read at a time, from a disk and from a store."""
 
 
 class TableFile:
@@ -29,9 +31,9 @@ class TableFile:
         rows: their number, or None for CSV, where it takes a pass through the file.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Where) -> None:
         require_table_extra("A table", pandas=False)
-        self.path = Path(path)
+        self.path = Path(path) if isinstance(path, str) else path
         suffix = self.path.suffix.lower()
         self._separator = "\t" if suffix == ".tsv" else ","
         self._parquet: Any = None
@@ -41,7 +43,10 @@ class TableFile:
                 from pyarrow import parquet
 
                 # a buffer, since else every column of a row group is read at once
-                self._parquet = parquet.ParquetFile(self.path, buffer_size=BUFFER, pre_buffer=False)
+                afar = isinstance(self.path, Place)
+                self._parquet = parquet.ParquetFile(
+                    self._open(), buffer_size=AFAR if afar else BUFFER, pre_buffer=False
+                )
                 self.rows = int(self._parquet.metadata.num_rows)
                 self.schema = self._parquet.schema_arrow
             else:
@@ -58,7 +63,7 @@ class TableFile:
             if self._parquet is not None:
                 return self._parquet.read(columns=wanted)
             return csv.read_csv(
-                self.path,
+                self._open(),
                 parse_options=csv.ParseOptions(delimiter=self._separator),
                 convert_options=csv.ConvertOptions(include_columns=wanted or []),
             )
@@ -100,13 +105,17 @@ class TableFile:
             reason = " ".join(str(error).split())
             raise FileFormatError(f"{self.path}: not a readable table ({reason}).") from error
 
+    def _open(self) -> Any:
+        """A name, or an open file, as pyarrow takes it."""
+        return self.path if isinstance(self.path, Path) else self.path.open_input()
+
     def _open_csv(self, columns: list[str] | None) -> Any:
         import pyarrow as pa
         from pyarrow import csv
 
         words = None if columns is None else dict.fromkeys(columns, pa.string())
         return csv.open_csv(
-            self.path,
+            self._open(),
             read_options=csv.ReadOptions(block_size=BLOCK, use_threads=False),
             parse_options=csv.ParseOptions(delimiter=self._separator),
             convert_options=csv.ConvertOptions(
@@ -116,7 +125,7 @@ class TableFile:
 
     def _check_first_line(self) -> None:
         """Refuse a file without names, and one whose names are separated by another character."""
-        with self.path.open("rb") as file:
+        with open_where(self.path) as file:
             line = file.readline().strip().decode("utf-8", "replace")
         if not line:
             raise FileFormatError(f"{self.path}: the first line must name the columns.")

@@ -1,24 +1,21 @@
-"""Tables: CSV and Parquet, streamed in batches; missing values become NaN.
-
-Also which columns are the features, and in which order the model takes them.
-"""
+"""Tables: CSV and Parquet, streamed in batches; missing values become NaN."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from credibly._extras import require_table_extra
-from credibly._validation import require
 from credibly.errors import FileFormatError
-from credibly.io.source import Ids, Source
+from credibly.io.columns import choose_columns, in_order_of_model, plain_type
+from credibly.io.source import Ids, Plain, Source, Where
 from credibly.io.table_files import TableFile
 from credibly.model.batches import column_names
 from credibly.model.classifier import Classifier
@@ -26,30 +23,37 @@ from credibly.model.classifier import Classifier
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 """A whole number without leading zeros that 64 bits can hold."""
 
+KEPT = 16
+"""Ranges whose labels are kept until they are asked for."""
+
 
 class Table(Source):
     """Some columns of a table as features, and perhaps one as the ids of the rows."""
 
     def __init__(
         self,
-        path: Path,
+        path: Where,
         *,
-        columns: Sequence[str] | None,
-        id_column: str | None,
-        drop: Sequence[str],
-        limit: int | None,
+        columns: Sequence[str] | None = None,
+        id_column: str | None = None,
+        drop: Sequence[str] = (),
+        limit: int | None = None,
+        label: str | None = None,
+        known: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         pa = require_table_extra("A table of inputs", pandas=False)
         self.path, self.kind, self.id_column = path, path.suffix.lower()[1:], id_column
-        self.opened = self.stamp()
+        self.opened, self.label = self.stamp(), label
         self._file = TableFile(path)
-        self.columns = choose_columns(path, self._file.names, columns, id_column, drop)
+        self.columns = choose_columns(
+            path, self._file.names, columns, id_column=id_column, drop=drop, label=label
+        )
         self.shape = (len(self.columns),)
-        if id_column is not None:
-            whole = pa.types.is_integer(self._file.schema.field(id_column).type)
-            self.id_type = "int64" if whole and self.kind == "parquet" else "string"
+        self._kept: dict[tuple[int, int], list[Any]] = {}
         self._rewind()
-        self._limit(self._count(limit), limit)
+        self.id_type, self.label_type = known.get("types") or self._types(pa)
+        rows = known["rows"] if "rows" in known else self._count(limit)
+        self._limit(rows, limit)
 
     def for_model(self, clf: Classifier) -> Source:
         names = column_names(clf)
@@ -63,29 +67,47 @@ class Table(Source):
     def options(self) -> dict[str, object]:
         return {"columns": list(self.columns), "id_column": self.id_column}
 
+    def reopen_spec(self) -> dict[str, Any]:
+        spec = super().reopen_spec()
+        spec["options"] |= {"columns": list(self.columns), "drop": []}
+        return spec
+
+    def _known(self) -> dict[str, Any]:
+        return {"rows": len(self), "types": [self.id_type, self.label_type]}
+
+    def _types(self, pa: Any) -> tuple[Literal["int64", "string"], Plain]:
+        """The types of ids and labels as the file tells them; words, at first, in CSV."""
+        if self.kind != "parquet":
+            return "string", "string"
+        ids = None if self.id_column is None else self._file.schema.field(self.id_column).type
+        whole = ids is None or pa.types.is_integer(ids)
+        label = "string" if self.label is None else plain_type(self._file.schema, self.label)
+        return "int64" if whole else "string", label
+
     def _count(self, limit: int | None) -> int:
         """Count the rows, and find a value that is not a number before any work is done."""
         if self._file.rows is not None:
             self._check_types()
             return self._file.rows
-        rows, whole = 0, self.id_column is not None
+        rows, ids, labels = 0, True, self.label is not None
         for first, batch in self._batches(0):
             self._features(batch, first)
             rows = first + batch.num_rows
             used = batch if limit is None else batch.slice(0, limit - first)
-            whole = whole and self._has_whole_ids(used)
+            ids = ids and (self.id_column is None or self._is_whole(used, self.id_column))
+            labels = labels and self._is_whole(used, str(self.label))
             if limit is not None and rows >= limit:
                 break
-        if whole:  # as the same ids of a Parquet file
-            self.id_type = "int64"
+        self.id_type = "int64" if ids else "string"  # as the same ids of a Parquet file
+        self.label_type = "int64" if labels else "string"
         return rows
 
-    def _has_whole_ids(self, batch: Any) -> bool:
-        """Whether every id of a CSV file is a number that looks the same when written again."""
+    def _is_whole(self, batch: Any, column: str) -> bool:
+        """Whether every word of a CSV file is a number that looks the same when written again."""
         from pyarrow import compute
 
         with self._file.reading():
-            matches = compute.match_substring_regex(batch.column(self.id_column), _WHOLE)
+            matches = compute.match_substring_regex(batch.column(column), _WHOLE)
             return bool(compute.all(matches, skip_nulls=False).as_py())
 
     def _check_types(self) -> None:
@@ -110,20 +132,41 @@ class Table(Source):
         self._next: Iterator[tuple[int, Any]] = iter(())
 
     def _batches(self, start: int) -> Iterator[tuple[int, Any]]:
-        ids = [] if self.id_column is None else [self.id_column]
-        return self._file.batches(list(dict.fromkeys([*self.columns, *ids])), start)
+        others = [name for name in (self.id_column, self.label) if name is not None]
+        return self._file.batches(list(dict.fromkeys([*self.columns, *others])), start)
 
     def _take(self, start: int, stop: int) -> tuple[Ids, Tensor]:
         ids: list[Any] = []
-        parts = [np.empty((0, len(self.columns)))]
-        while start < stop:
-            first, batch = self._holding(start)
+        labels: list[Any] = []
+        parts, row = [np.empty((0, len(self.columns)))], start
+        while row < stop:
+            first, batch = self._holding(row)
             end = min(stop, first + batch.num_rows)
-            rows = batch.slice(start - first, end - start)
-            ids += self._ids(rows, start)
-            parts.append(self._features(rows, start))
-            start = end
+            rows = batch.slice(row - first, end - row)
+            ids += self._ids(rows, row)
+            if self.label is not None:
+                labels += self._words(rows, self.label, self.label_type)
+            parts.append(self._features(rows, row))
+            row = end
+        if self.label is not None:
+            self._keep((start, stop), labels)
         return ids, torch.from_numpy(np.concatenate(parts))
+
+    def _keep(self, rows: tuple[int, int], labels: list[Any]) -> None:
+        """Keep the labels of the rows just read, which are asked for next, perhaps elsewhere."""
+        while len(self._kept) >= KEPT:
+            self._kept.pop(next(iter(self._kept)), None)
+        self._kept[rows] = labels
+
+    def _labels(self, start: int, stop: int) -> list[Any]:
+        kept = self._kept.pop((start, stop), None)
+        if kept is None:
+            again = copy(self)  # what reads ahead in another thread is not disturbed
+            again._kept = {}  # noqa: SLF001  # its own copy
+            again._rewind()  # noqa: SLF001
+            again._take(start, stop)  # noqa: SLF001
+            kept = again._kept[start, stop]  # noqa: SLF001
+        return kept
 
     def _holding(self, row: int) -> tuple[int, Any]:
         """Return the batch that holds a row; the last one is kept for the next call."""
@@ -138,8 +181,11 @@ class Table(Source):
     def _ids(self, batch: Any, first: int) -> list[Any]:
         if self.id_column is None:
             return list(range(first, first + batch.num_rows))
+        return self._words(batch, self.id_column, self.id_type)
+
+    def _words(self, batch: Any, column: str, kind: str) -> list[Any]:
         with self._file.reading():
-            found: list[Any] = batch.column(self.id_column).cast(self.id_type).to_pylist()
+            found: list[Any] = batch.column(column).cast(kind).to_pylist()
         return found
 
     def _features(self, batch: Any, first: int) -> Any:
@@ -189,75 +235,3 @@ def _is_number(column: Any) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
-
-
-def choose_columns(
-    path: Path,
-    names: list[str],
-    columns: Sequence[str] | None,
-    id_column: str | None,
-    drop: Sequence[str],
-) -> tuple[str, ...]:
-    """Return the columns asked for, or all but the id and the dropped ones."""
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise FileFormatError(f"{path}: the column names {twice} appear more than once.")
-    _refuse_numbers(path, names)
-    ids = [] if id_column is None else [id_column]
-    expected = f"columns of {path.name}: {', '.join(names)}"
-    for argument, asked in (("id_column", ids), ("drop", drop), ("columns", columns or [])):
-        for name in asked:
-            require(name in names, argument, expected, repr(name), "Check the spelling.")
-    chosen = [name for name in columns or names if name not in drop]
-    if not columns:
-        chosen = [name for name in chosen if name != id_column]
-    require(bool(chosen), "columns", "at least one feature", "none", "Drop fewer columns.")
-    return tuple(chosen)
-
-
-def in_order_of_model(
-    path: Path, present: Sequence[str], chosen: Sequence[str], names: Sequence[str]
-) -> tuple[str, ...]:
-    """Return the names of the model's columns if the chosen ones are exactly these."""
-    missing = [name for name in names if name not in chosen]
-    absent = [name for name in missing if name not in present]
-    why = "lacks" if absent else "has, but not as features (--drop, --id, --columns, --labels),"
-    require(
-        not missing,
-        "columns",
-        f"the columns of the model: {list_names(names)}",
-        f"{path.name}, which {why} {list_names(absent or missing)}",
-        "Columns are found by name: give them the names they had when the model was fitted, or in "
-        "its Space.",
-    )
-    extra = [name for name in chosen if name not in names]
-    require(
-        not extra,
-        "columns",
-        f"no features beside those of the model: {list_names(names)}",
-        f"{list_names(extra)} in {path.name}, too",
-        f"If they are not features, drop them: --drop {shlex.quote(','.join(extra))}."
-        if "" not in extra
-        else "A column without a name is the index that pandas wrote: write the file again with "
-        "table.to_csv(..., index=False).",
-    )
-    return tuple(names)
-
-
-def list_names(names: Sequence[str]) -> str:
-    """List the first few names."""
-    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return ", ".join(map(repr, names[:8])) + more
-
-
-def _refuse_numbers(path: Path, names: list[str]) -> None:
-    """Refuse a first line of numbers, which is data, unless it counts the columns."""
-    try:
-        numbers = [float(name) for name in names]
-    except ValueError:
-        return
-    if numbers not in ([*range(len(names))], [*range(1, len(names) + 1)]):
-        raise FileFormatError(
-            f"{path}: the first line, {','.join(names[:4])}..., looks like data. Add a line that "
-            "names the columns."
-        )
