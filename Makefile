@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEVICE ?= cpu
 
-.PHONY: help demo test lint types coverage fuzz bench paper paper-small docs clean
+.PHONY: help demo test lint types coverage fuzz bench paper paper-small docs clean explorer web
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -14,7 +14,7 @@ help: ## list the targets
 demo: $(INSTALLED) ## 1000 images, a page to look at: demo/index.html
 	$(BIN)/credibly demo --out demo
 
-test: lint types ## everything that is checked
+test: lint types web ## everything that is checked
 	$(BIN)/pytest -n 2
 
 lint: $(INSTALLED) ## ruff, format included
@@ -29,6 +29,14 @@ coverage: $(INSTALLED) ## the tests with branch coverage, printed by file
 
 docs: $(INSTALLED) ## the site, strict: site/index.html
 	$(BIN)/python -m docs.build
+
+explorer: ## build the page of `credibly explore` from web/ into the package (npm, node 20)
+	cd web && npm ci --silent && npm run --silent build
+
+# What tests of the explorer need: they build it again. Without npm or a registry they say so.
+web:
+	@if command -v npm >/dev/null && [ ! web/node_modules/.package-lock.json -nt web/package-lock.json ]; then \
+		(cd web && npm ci --silent && touch node_modules/.package-lock.json) || echo "web/: npm ci failed; some tests will say so"; fi
 
 # make fuzz [SECONDS=60] [SEED=0]
 fuzz: $(INSTALLED) ## look for what breaks the package: SECONDS=60 SEED=0, see docs/how-to/fuzzing.md

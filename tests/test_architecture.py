@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "credibly"
 ORDER = [
     "errors", "version", "_extras", "types", "_validation", "model", "losses", "adapters", "io",
-    "data", "problem", "solve", "solvers", "profile", "plot", "theory", "metrics", "decide",
-    "scores", "baselines", "attacks", "study", "batch", "report", "estimator", "cli",
+    "data", "problem", "solve", "solvers", "profile", "plot", "explore", "theory", "metrics",
+    "decide", "scores", "baselines", "attacks", "study", "batch", "report", "estimator", "cli",
 ]  # fmt: skip
 """Data flows from left to right, and so do imports."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,13 @@ from torch import Tensor
 
 from credibly._validation import labels as check_labels
 from credibly._validation import require, whole_number
-from credibly.decide.examine import Examiner
+from credibly.decide.exploring import Words, check_details, explore
+from credibly.decide.kept import KeptInputs
 from credibly.decide.reasons import Reasons
 from credibly.decide.selective import ABSTAINED, Abstention
 from credibly.decide.signals import Signals
 from credibly.decide.verdict import Verdict
-from credibly.model.derivatives import undisturbed
-from credibly.model.variable import Variable
+from credibly.explore.page import Explorer
 from credibly.plot.one_profile import plot_profile
 from credibly.profile.profile import Profile
 from credibly.types import Labels
@@ -29,48 +29,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _VERDICTS = tuple(Verdict)
-
-
-@dataclass(frozen=True, eq=False)
-class KeptInputs:
-    """The inputs of a judgement, by reference, and how to solve their profiles.
-
-    Attributes:
-        examiner: of the Judge.
-        variables: what was judged, in chunks.
-        rows: the number of an input in the judgement -> its chunk, and its number there.
-    """
-
-    examiner: Examiner
-    variables: tuple[Variable, ...]
-    rows: dict[int, tuple[int, int]]
-
-    def profile_of(self, index: int) -> Profile:
-        """Solve one profile."""
-        chunk, row = self.rows[index]
-        with undisturbed(self.variables[chunk].select(slice(row, row + 1))) as one:
-            return self.examiner.profile(one)
-
-    def select(self, index: Tensor) -> KeptInputs:
-        """Those of the chosen inputs."""
-        chosen = enumerate(index.tolist())
-        return replace(self, rows={k: self.rows[n] for k, n in chosen if n in self.rows})
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[Judgement]) -> KeptInputs | None:
-        """Those of many judgements by the same Judge; None if a part was not kept."""
-        variables: list[Variable] = []
-        rows: dict[int, tuple[int, int]] = {}
-        start = 0
-        for part in parts:
-            if part.inputs is None:
-                return None
-            first = len(variables)
-            rows |= {start + n: (first + c, r) for n, (c, r) in part.inputs.rows.items()}
-            variables += part.inputs.variables
-            start += len(part)
-        assert parts[0].inputs is not None  # noqa: S101  # or it had returned
-        return cls(parts[0].inputs.examiner, tuple(variables), rows)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -239,6 +197,33 @@ class Judgement:
         figure.suptitle(self.reasons[index], x=0.02, y=1.06, ha="left", fontsize=9)
         return figure
 
+    def explore(
+        self,
+        *,
+        labels: Labels | None = None,
+        details: int = 100,
+        words: Words | None = None,
+        title: str = "verdicts",
+    ) -> Explorer:
+        """One page to look through the verdicts; a notebook shows it, `.save(path)` writes it.
+
+        Args:
+            labels: true classes (N,), to show how often the answers are right.
+            details: inputs shown in full, with x+ and the nearest ordinary inputs: the least
+                trusted ones of each verdict in turn. Each needs a profile, which is solved now.
+            words: of each text, or a function from the number of a text to its words.
+            title: of the page.
+
+        Example:
+            >>> import torch, credibly as cr
+            >>> judge = cr.Judge.fit(torch.nn.Linear(4, 3), torch.randn(200, 4))
+            >>> page = judge(torch.randn(20, 4)).explore(details=2)
+            >>> page.rows
+            20
+        """
+        shown = check_details(details)
+        return explore(self, labels=labels, details=shown, words=words, title=title)
+
     @classmethod
     def concatenate(cls, parts: Sequence[Judgement]) -> Judgement:
         """One judgement of many by the same Judge; profiles are kept if all parts have them."""
@@ -264,7 +249,7 @@ class Judgement:
             class_count=first.class_count,
             profile=Profile.concatenate(profiles) if profiles else None,
             profiled=torch.cat(rows) if rows else None,
-            inputs=KeptInputs.concatenate(parts),
+            inputs=KeptInputs.concatenate([(len(part), part.inputs) for part in parts]),
         )
 
     def __repr__(self) -> str:

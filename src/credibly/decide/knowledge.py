@@ -12,7 +12,8 @@ from credibly.decide.alarm import Alarm, Question
 from credibly.decide.calibration import VennAbers
 from credibly.decide.examine import Examiner, finite_logits
 from credibly.decide.judge_facts import Facts
-from credibly.decide.judgement import Judgement, KeptInputs
+from credibly.decide.judgement import Judgement
+from credibly.decide.kept import KeptInputs
 from credibly.decide.learn import codes_of
 from credibly.decide.reasons import Reasons
 from credibly.decide.recipe import FROM_PROFILE, TrustRecipe
@@ -79,7 +80,8 @@ class Knowledge:
         if not keep:
             return found
         places = {n: (0, n) for n in rows.tolist()}
-        return replace(found, inputs=KeptInputs(self.examiner, (variable,), places))
+        kept = KeptInputs(self.examiner, (variable,), places, self.typicality)
+        return replace(found, inputs=kept)
 
     def _names(self) -> tuple[str, ...]:
         """Of the signals."""

@@ -1,0 +1,39 @@
+"""The built page: its script and its style, as `make explorer` wrote them from `web/`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib.resources import files
+
+PARTS = ("explorer.js", "explorer.css", "common.css", "LICENSES.txt")
+"""What is built; the last one holds the licences of the libraries inside."""
+
+
+@cache
+def part(name: str) -> str:
+    """The text of a built file."""
+    return files("credibly.explore").joinpath("built", name).read_text("utf-8")
+
+
+@cache
+def digest(name: str) -> str:
+    """What a content policy calls a built file that stands inside a page."""
+    found = hashlib.sha256(part(name).encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(found).decode('ascii')}'"
+
+
+def policy(*, connect: str) -> str:
+    """What the page may do: run this one script, ask `connect` for data, and nothing else."""
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {digest('explorer.js')}",
+            f"style-src {digest('explorer.css')}",
+            "img-src data: blob:",
+            f"connect-src {connect}",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )

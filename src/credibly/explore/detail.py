@@ -1,0 +1,168 @@
+"""What the detail pane shows of one input: before, after, what moved, and the classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from credibly.explore import drawing
+from credibly.plot.view import Features, View, as_picture, as_signal
+from credibly.profile.profile import Profile
+
+MOST = 12
+"""Classes, and columns of a table, that are shown."""
+
+MOST_POINTS = 600
+"""Values of a signal that are drawn."""
+
+Found = dict[str, Any]
+"""What the page reads as JSON."""
+
+
+def detail(
+    profile: Profile,
+    *,
+    names: Sequence[str],
+    features: Features | None = None,
+    given: Tensor | None = None,
+    words: Sequence[str] | None = None,
+) -> Found:
+    """Describe the only sample of a profile.
+
+    Args:
+        profile: of one input.
+        names: of the classes, one per column of the profile.
+        features: names and scales of the columns of a table.
+        given: the input in the form in which it is to be drawn, if that is not x0's.
+        words: of a text, one for each position that moved.
+    """
+    view = View.of(profile, 0, tuple(names), features or Features(), given)
+    found: Found = {"title": view.title(), "input": _input(view, words)}
+    if view.beside is not None:
+        found["beside"] = drawing.picture(view.beside, *_range(view.beside))
+    if view.solved:
+        found["classes"] = _classes(view)
+    return found
+
+
+def input_alone(x: Tensor, features: Features | None = None) -> Found:
+    """Describe an input (...) without a model: there is no counterfactual."""
+    x = x.detach().double().cpu()
+    features = features or Features()
+    if (pixels := as_picture(x)) is not None:
+        shown: Found = {"kind": "image", "before": drawing.picture(pixels, *_range(pixels))}
+        shown |= _size(pixels)
+    elif (signal := as_signal(x)) is not None:
+        shown = {
+            "kind": "signal",
+            "before": _thin(signal[0]),
+            "channel": 0,
+            "channels": len(signal),
+        }
+    elif x.dim() == 1:
+        shown = _table(x, None, features)
+    else:
+        shown = {"kind": "other", "sentence": f"{x.numel()} numbers in the shape {tuple(x.shape)}."}
+    return {"input": shown}
+
+
+def _input(view: View, words: Sequence[str] | None) -> Found:
+    sequence = view.profile.x0.dim() == 3
+    if words is not None and sequence and len(words) <= view.profile.x0.shape[1]:
+        moved = (view.profile.perturbed[0] - view.profile.x0[0]).norm(dim=1).tolist()
+        pairs = zip(words, moved[: len(words)], strict=True)
+        return {"kind": "words", "words": [{"text": w, "moved": m} for w, m in pairs]}
+    if view.kind == "picture":
+        return _pictures(view)
+    if view.kind == "signal":
+        row = int(view.move.norm(dim=1).argmax())
+        return {
+            "kind": "signal", "channel": row, "channels": len(view.move),
+            "before": _thin(view.before[row]), "after": _thin(view.after[row]),
+        }  # fmt: skip
+    if view.kind == "features":
+        return _table(view.before, view.after, view.features)
+    return {"kind": "other", "sentence": view.sentence()}
+
+
+def _pictures(view: View) -> Found:
+    low, high = _range(view.before, view.after)
+    limit = float(view.move.abs().max())
+    return {
+        "kind": "image",
+        "before": drawing.picture(view.before, low, high),
+        "after": drawing.picture(view.after, low, high),
+        "difference": drawing.difference(view.move, limit),
+        "limit": limit,
+        "range": [low, high],
+        **_size(view.before),
+    }
+
+
+def _size(pixels: Tensor) -> Found:
+    shown = drawing.fit(pixels)
+    return {"height": shown.shape[0], "width": shown.shape[1]}
+
+
+def _range(*pictures: Tensor) -> tuple[float, float]:
+    """(0, 1) if all pixels are in it, else their smallest and largest value."""
+    known = torch.cat([picture[picture.isfinite()] for picture in pictures])
+    if not len(known) or bool(((known >= 0) & (known <= 1)).all()):
+        return 0.0, 1.0
+    return float(known.min()), float(known.max())
+
+
+def _table(before: Tensor, after: Tensor | None, features: Features) -> Found:
+    """The columns that moved most, or the first ones."""
+    move = torch.zeros_like(before) if after is None else after - before
+    size = move if features.scale is None else move / features.scale.to(move)
+    order = range(len(before)) if after is None else _largest(size)
+    names = features.names or [f"column {k}" for k in range(len(before))]
+    columns = [
+        {
+            "name": names[k],
+            "before": float(before[k]),
+            "after": None if after is None else float(after[k]),
+            "moved": float(size[k]),
+        }
+        for k in list(order)[:MOST]
+    ]
+    scaled = features.scale is not None
+    return {"kind": "table", "columns": columns, "total": len(before), "scaled": scaled}
+
+
+def _largest(size: Tensor) -> list[int]:
+    order: list[int] = size.abs().argsort(descending=True, stable=True).tolist()
+    return order
+
+
+def _thin(values: Tensor) -> list[float]:
+    """A signal with so few values that it can be drawn; peaks are kept."""
+    if len(values) <= MOST_POINTS:
+        return [float(value) for value in values]
+    blocks = [part for part in values.tensor_split(MOST_POINTS // 2) if len(part)]
+    return [float(pick) for part in blocks for pick in (part.min(), part.max())]
+
+
+def _classes(view: View) -> list[Found]:
+    """Credibility before and after; of many classes those that are ahead before or after."""
+    before, after = (
+        values[0].detach().double().cpu()
+        for values in (view.profile.credence, view.profile.credibility)
+    )
+    ahead = int(view.profile.predicted_column[0])
+    order: list[int] = list(range(len(before)))
+    if len(order) > MOST:
+        ranks = [v.argsort(descending=True, stable=True).argsort() for v in (before, after)]
+        order = torch.minimum(*ranks).argsort(stable=True)[:MOST].tolist()
+        order.sort(key=lambda k: -float(before[k]))
+    return [
+        {
+            "name": view.classes[k], "before": float(before[k]), "after": float(after[k]),
+            "predicted": k == ahead,
+        }
+        for k in order
+    ]  # fmt: skip

@@ -1,0 +1,9 @@
+import { render } from 'preact'
+import { keepAddress, open } from './state.js'
+import { App } from './views/App.jsx'
+
+const place = document.getElementById('app')
+place.textContent = ''
+keepAddress()
+render(<App />, place)
+open()

@@ -1,0 +1,162 @@
+// Accuracy and what is caught against the share that is answered, with a threshold to drag.
+import { useEffect, useRef, useState } from 'preact/hooks'
+import uPlot from 'uplot'
+import { measure, points } from '../data/curves.js'
+import { count, number, percent } from '../format.js'
+import * as state from '../state.js'
+import { Choice, color, useScheme, useSize } from './parts.jsx'
+
+const LINES = [
+  { name: 'accuracy', label: 'accuracy', color: 'after', dash: [] },
+  { name: 'errors', label: 'errors caught', color: 'before', dash: [8, 4] },
+  { name: 'foreign', label: '“does not belong” caught', color: 'third', dash: [10, 3, 2, 3] },
+  { name: 'alarms', label: 'alarms caught', color: 'outlier', dash: [2, 3] },
+]
+
+export function Curve() {
+  const [place, size] = useSize()
+  const plot = useRef(null)
+  const handle = useRef(null)
+  const [, setDrawn] = useState(0)
+  const scheme = useScheme()
+  const curve = state.curve.value
+  const theme = state.theme.value
+  const lines = LINES.filter(({ name }) => {
+    if (!curve) return false
+    const { known, wrong, foreign, alarms } = curve.totals
+    return { accuracy: known, errors: wrong, foreign, alarms }[name] > 0
+  })
+  const key = lines.map(({ name }) => name).join()
+
+  useEffect(() => {
+    if (!size.width || !curve) return undefined
+    plot.current = new uPlot(options(size, lines), dataOf(curve, lines), place.current)
+    place.current.querySelector('.u-wrap').append(handle.current)
+    setDrawn((times) => times + 1)
+    return () => {
+      place.current?.append(handle.current)
+      plot.current.destroy()
+      plot.current = null
+    }
+  }, [size.width, size.height, key, scheme, theme, Boolean(curve)])
+  useEffect(() => {
+    if (plot.current && curve) plot.current.setData(dataOf(curve, lines))
+  }, [curve])
+
+  const answered = state.answered.value
+  const now = curve ? measure(curve, answered) : null
+  const goTo = (places) => {
+    if (!curve?.scored) return
+    const held = Math.min(curve.scored, Math.max(1, Math.round(places)))
+    state.threshold.value = curve.scores[held - 1]
+  }
+  const drag = (event) => {
+    if (event.buttons !== 1 || !plot.current) return
+    const box = plot.current.over.getBoundingClientRect()
+    goTo(((event.clientX - box.left) / box.width) * curve.total)
+  }
+  const press = (event) => {
+    const step = Math.max(1, Math.round((curve?.total ?? 0) / 100))
+    const steps = { ArrowLeft: -step, ArrowDown: -step, ArrowRight: step, ArrowUp: step, PageDown: -10 * step, PageUp: 10 * step }
+    if (event.key === 'Home') goTo(1)
+    else if (event.key === 'End') goTo(curve.scored)
+    else if (event.key in steps) goTo(answered + steps[event.key])
+    else return
+    event.preventDefault()
+    event.stopPropagation()
+  }
+  const limit = state.threshold.value ?? (curve?.scored ? curve.scores[Math.max(0, answered - 1)] : NaN)
+  return (
+    <section class="card curve" aria-label="What a threshold does">
+      <header>
+        <h2>Threshold</h2>
+        <Choice label="on" value={state.score.value} options={state.scores.value}
+          onChange={(name) => {
+            state.threshold.value = null
+            state.score.value = name
+          }} />
+        <div class="sides" role="group" aria-label="Rows of the threshold that are shown">
+          {['all', 'answered', 'refused'].map((name) => (
+            <button type="button" key={name} aria-pressed={state.side.value === name}
+              onClick={() => {
+                if (state.threshold.value === null) goTo(answered)
+                state.side.value = name
+              }}>{name}</button>
+          ))}
+        </div>
+      </header>
+      <div class="plot" ref={place} onPointerDown={(event) => {
+        if (event.target.closest('.u-over, .handle')) {
+          event.currentTarget.setPointerCapture(event.pointerId)
+          drag(event)
+        }
+      }} onPointerMove={drag}>
+        <div class="handle" ref={handle} role="slider" tabIndex={0} aria-label="Threshold, as the share that is answered"
+          aria-valuemin={0} aria-valuemax={100} aria-valuenow={now ? Math.round(100 * (now.coverage || 0)) : 0}
+          aria-valuetext={now ? `${percent(now.coverage)} answered at ${state.score.value} ${number(limit)}` : ''}
+          style={handlePlace(plot.current, now)} onKeyDown={press}><i /></div>
+      </div>
+      <p class="reading-of" aria-live="polite">
+        {now && curve.scored > 0 && (
+          <>
+            <b>{state.score.value} ≥ {number(limit)}</b>{' '}
+            answers {count(answered)} of {count(curve.total)} rows ({percent(now.coverage)})
+            <span class="values">
+              {lines.map(({ name, label, color: ink, dash }) => (
+                <span key={name}>
+                  <svg width="22" height="8" aria-hidden="true">
+                    <line x1="0" x2="22" y1="4" y2="4" stroke={`var(--${ink})`} stroke-width="2.5" stroke-dasharray={dash.join(' ')} />
+                  </svg>
+                  {label} <b>{percent(now[name])}</b>
+                </span>
+              ))}
+            </span>
+          </>
+        )}
+        {curve && !curve.totals.known && (
+          <span class="hint">No labels: judge with a column <code>label</code>, or mark rows, to see how often the answers are right.</span>
+        )}
+      </p>
+    </section>
+  )
+}
+
+function dataOf(curve, lines) {
+  const counts = points(curve)
+  const found = counts.map((places) => measure(curve, places))
+  const x = found.map(({ coverage }) => 100 * coverage)
+  return [x, ...lines.map(({ name }) => found.map((one) => (Number.isNaN(one[name]) ? null : 100 * one[name])))]
+}
+
+function options({ width, height }, lines) {
+  const axis = {
+    stroke: color('quiet'), font: '12px system-ui, sans-serif', labelFont: '12px system-ui, sans-serif',
+    grid: { stroke: color('line'), width: 1 }, ticks: { show: false }, labelSize: 18, labelGap: 0,
+  }
+  return {
+    width, height,
+    legend: { show: false },
+    cursor: { drag: { x: false, y: false }, points: { show: false }, x: false, y: false },
+    scales: { x: { time: false, range: [0, 100] }, y: { range: (_, low, high) => spanOf(low, high) } },
+    axes: [
+      { ...axis, size: 24, gap: 3, label: 'answered (%)' },
+      { ...axis, size: 48, values: (_, values) => values.map((value) => `${value} %`) },
+    ],
+    series: [{}, ...lines.map(({ color: ink, dash }) => ({
+      stroke: color(ink), width: 2, dash, points: { show: false }, spanGaps: true,
+    }))],
+  }
+}
+
+function spanOf(low, high) {
+  if (low === null) return [0, 100]
+  const bottom = low > 60 ? Math.floor(low / 5) * 5 : 0
+  return [Math.min(bottom, 95), Math.max(100, high)]
+}
+
+function handlePlace(plot, now) {
+  if (!plot || !now) return { display: 'none' }
+  const { left, top, width, height } = plot.bbox
+  const ratio = devicePixelRatio
+  return { left: `${(left + (now.coverage || 0) * width) / ratio}px`, top: `${top / ratio}px`, height: `${height / ratio}px` }
+}
