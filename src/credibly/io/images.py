@@ -4,55 +4,69 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from credibly._extras import load_extra
-from credibly._validation import require, whole_number
+from credibly._validation import require
 from credibly.errors import FileFormatError
 from credibly.io.fingerprints import digest_of_file, digest_of_parts
-from credibly.io.source import Ids, Source, Stamp, stamp_of
+from credibly.io.listing import Listing, list_folder
+from credibly.io.pixels import Mode, Shape, is_plain, pixels_of, shape_of, size_pair
+from credibly.io.source import Ids, Source, Stamp, Where, stamp_of
 from credibly.types import CPU
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 ENDINGS = (
     ".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm",
 )  # fmt: skip
-Mode = Literal["grey", "rgb"]
-_GREY = ("1", "L", "LA", "La", "I;16", "I;16B", "I;16L")
+AT_ONCE = 16
+"""Files of a store that are asked for at the same time."""
+
+INDEX = "inputs.safetensors"
+"""The list of images, for other processes."""
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 class ImageFolder(Source):
-    """All images below a folder, in the order of their paths, which are their ids."""
+    """All images below a folder, in the order of their paths, which are their ids.
 
-    path: Path
+    The folder is listed once. Later images are not read, and one that is gone is a row of NaN.
+    """
+
     id_type: Literal["int64", "string"] = "string"
     files = True
 
     def __init__(
         self,
-        path: Path,
+        path: Where,
         *,
+        root: Where | None = None,
         size: int | tuple[int, int] | None = None,
         mode: Mode | None = None,
         label: str | None = None,
         limit: int | None = None,
         known: Mapping[str, Any] = MappingProxyType({}),
+        listing: Listing | None = None,
     ) -> None:
         load_extra("PIL.Image", extra="images", purpose="A folder of images")
         self.path, self.kind, self.mode = path, "images", mode
+        self._root = root or path
         self.label = check_folder_label(label)
-        self.size = _size(size)
-        self._names = _list_images(path)
+        self.size = size_pair(size)
+        if "index" in known:
+            listing = Listing.load(Path(known["index"]))
+        if listing is None:
+            listing = Listing.of(file for file in list_folder(self._root) if is_image(file.name))
+        self._listing = listing
+        self._names = self._listing.names
         if not self._names:
             raise FileFormatError(f"{path}: no images in this folder ({', '.join(ENDINGS)}).")
         self._limit(len(self._names), limit)
@@ -61,63 +75,102 @@ class ImageFolder(Source):
     def options(self) -> dict[str, object]:
         return {"size": None if self.size is None else list(self.size), "mode": self.mode}
 
+    def reopen_spec(self, folder: Path | None = None) -> dict[str, Any]:
+        """See `Source.reopen_spec`; with a folder the list of images is written into it."""
+        spec = super().reopen_spec(folder)
+        if folder is not None:
+            self._listing.save(folder / INDEX)
+            spec["known"]["kind of files"] = "images"
+            spec["known"]["index"] = str((folder / INDEX).absolute())
+        return spec
+
     def _known(self) -> dict[str, Any]:
         return {"shape": list(self.shape)}
 
     def _labels(self, start: int, stop: int) -> list[Any]:
-        return [class_of(self.path, name) for name in self._names[start:stop]]
+        return [class_of(self.path, self._names[n]) for n in range(start, stop)]
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 over the paths and contents of all images."""
-        names = self._names[: len(self)]
-        return digest_of_parts((_printable(name), _digest(self.path / name)) for name in names)
+        """Return the SHA-256 over the paths and contents of all images; in a store, of sizes."""
+        folder = self._root
+        if not isinstance(folder, Path):
+            facts = {f.name: f for f in list_folder(folder)}
+            found = ((name, facts.get(name)) for name in self._some())
+            return digest_of_parts((name, repr(f and (f.size, f.changed))) for name, f in found)
+        return digest_of_parts((_printable(n), _digest(folder / n)) for n in self._some())
 
     def stamp(self, start: int = 0, stop: int | None = None) -> Stamp:
         """Return a digest of the stamp of every image, since there may be millions of them."""
-        return array("q", (_stamp(self.path / name) for name in self._names[start:stop]))
+        if not isinstance(self.path, Path) and stop is None:
+            facts = {f.name: hash((f.size, f.changed)) for f in list_folder(self._root)}
+            return array("q", (facts.get(name, 0) for name in self._some(start)))
+        return array("q", each(self._stamp, self._some(start, stop), afar=self.is_afar))
 
     def stamped(self, start: int, stop: int) -> slice:
         return slice(start, stop)
 
+    def _stamp(self, name: str) -> int:
+        try:
+            return hash(tuple(stamp_of(self._root / name)))
+        except (OSError, FileFormatError):  # a link to nothing, or in a folder without permission
+            return 0
+
+    def _some(self, start: int = 0, stop: int | None = None) -> Iterator[str]:
+        end = len(self) if stop is None else min(stop, len(self))
+        return map(self._names.__getitem__, range(start, end))
+
     def _take(self, start: int, stop: int) -> tuple[Ids, Tensor]:
-        names = self._names[start:stop]
+        names = list(self._some(start, stop))
         rows = torch.full((len(names), *self.shape), torch.nan, device=CPU)
-        for row, name in zip(rows, names, strict=True):
-            pixels = self._pixels(name)
+        for row, pixels in zip(rows, each(self._pixels, names, afar=self.is_afar), strict=True):
             if pixels is not None and pixels.shape == row.shape:
                 row.copy_(pixels)
         return [_printable(name) for name in names], rows
 
     def _pixels(self, name: str) -> Tensor | None:
-        with _opened(self.path / name) as image:
-            if image is not None:
-                return _channels_first(image, self.mode or _own_mode(image), self.size)
-        return None
+        return pixels_of(self._root / name, self.mode, self.size)
 
-    def _common_shape(self) -> tuple[int, ...]:
+    def _common_shape(self) -> Shape:
         """Return the shape of every image, from the headers alone; broken ones are skipped."""
         if self.size is not None and self.mode is not None:
             return (1 if self.mode == "grey" else 3, *self.size)
-        shapes = ((name, self._header_shape(name)) for name in self._names[: len(self)])
-        found = ((name, shape) for name, shape in shapes if shape is not None)
-        first = next(found, None)
-        for name, shape in found:
-            if first is not None and shape != first[1]:
-                raise FileFormatError(
-                    f"{self.path}: the images differ: {_printable(first[0])} is {first[1]}, "
-                    f"{_printable(name)} is {shape} (channels, height, width). Pass size=(height, "
-                    "width) (--size HEIGHTxWIDTH) and mode='grey' (--mode grey), or 'rgb'."
-                )
-        if first is None:
-            raise FileFormatError(f"{self.path}: none of {len(self)} images can be read.")
-        return first[1]
+        shapes = each(lambda name: (name, self._shape(name)), self._some(), afar=self.is_afar)
+        return common_shape(self.path, shapes)
 
-    def _header_shape(self, name: str) -> tuple[int, ...] | None:
-        with _opened(self.path / name) as image:
-            if image is None:
-                return None
-            channels = 1 if (self.mode or _own_mode(image)) == "grey" else 3
-            return (channels, *(self.size or (image.height, image.width)))
+    def _shape(self, name: str) -> Shape | None:
+        return shape_of(self._root / name, self.mode, self.size)
+
+
+def each(call: Callable[[Item], Found], items: Iterable[Item], *, afar: bool) -> Iterator[Found]:
+    """`call` of every item in order; several at a time where each waits for a store."""
+    if not afar:
+        yield from map(call, items)
+        return
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="credibly-store") as pool:
+        yield from pool.map(call, items)
+
+
+def common_shape(path: Where, shapes: Iterable[tuple[str, Shape | None]]) -> Shape:
+    """The one shape that all images have; those that cannot be read have none."""
+    count, first = 0, None
+    for name, shape in shapes:
+        count += 1
+        if first is not None and shape not in (None, first[1]):
+            raise FileFormatError(
+                f"{path}: the images differ: {_printable(first[0])} is {first[1]}, "
+                f"{_printable(name)} is {shape} (channels, height, width). Pass size=(height, "
+                "width) (--size HEIGHTxWIDTH) and mode='grey' (--mode grey), or 'rgb'."
+            )
+        if shape is not None:
+            first = first or (name, shape)
+    if first is None:
+        raise FileFormatError(f"{path}: none of {count} images can be read.")
+    return first[1]
+
+
+def is_image(name: str) -> bool:
+    """Whether it is named like an image; whether it is one is seen when it is read."""
+    return name.lower().endswith(ENDINGS)
 
 
 def check_folder_label(label: str | None) -> str | None:
@@ -138,90 +191,14 @@ def class_of(folder: object, name: str) -> str:
     return _printable(found)
 
 
-def _list_images(folder: Path) -> list[str]:
-    """List what is named like an image; whether it is one is seen when it is read."""
-    return sorted(
-        found.relative_to(folder).as_posix()
-        for found in folder.rglob("*")
-        if found.suffix.lower() in ENDINGS and not found.name.startswith(".")
-    )
-
-
 def _printable(name: str) -> str:
     """Return a name that is text; bytes that are not UTF-8 are written in hex."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _is_plain(path: Path) -> bool:
-    """Whether it can be read: not a folder, a link to nothing, or a pipe, which may never end."""
-    try:
-        return path.is_file()
-    except OSError:  # in a folder without permission
-        return False
-
-
-def _stamp(path: Path) -> int:
-    try:
-        return hash(stamp_of(path))
-    except OSError:  # a link to nothing, or in a folder without permission
-        return 0
-
-
 def _digest(path: Path) -> str:
     """Return the digest of a file, or a word where there is nothing to read."""
     try:
-        return digest_of_file(path) if _is_plain(path) else "no file"
+        return digest_of_file(path) if is_plain(path) else "no file"
     except FileFormatError:
         return "unreadable"
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Image | None]:
-    """Open an image, or give None if it cannot be read; errors of decoding end here, too."""
-    from PIL import Image
-
-    if not _is_plain(path):
-        yield None
-        return
-    try:
-        image = Image.open(path)
-    except Exception:  # noqa: BLE001  # decoders may raise anything
-        yield None
-        return
-    try:
-        with image:
-            yield image
-    except Exception:  # noqa: BLE001, S110  # the caller then has no pixels: a row of NaN
-        pass
-
-
-def _own_mode(image: Image) -> Mode:
-    return "grey" if image.mode in _GREY else "rgb"
-
-
-def _channels_first(image: Image, mode: Mode, size: tuple[int, int] | None) -> Tensor:
-    from PIL import Image as pil  # noqa: N813
-
-    deep = image.mode.startswith("I;16")
-    if deep:
-        image = pil.fromarray(np.asarray(image).astype(np.float32) / 65535)
-    else:
-        image = image.convert("L" if mode == "grey" else "RGB")
-    if size is not None:
-        image = image.resize((size[1], size[0]), pil.Resampling.BILINEAR)
-    pixels = torch.from_numpy(np.array(image)).float() / (1 if deep else 255)
-    if pixels.dim() == 3:
-        return pixels.permute(2, 0, 1)
-    return pixels.unsqueeze(0) if mode == "grey" else pixels.expand(3, -1, -1)
-
-
-def _size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    if size is None:
-        return None
-    pair = tuple(size) if isinstance(size, tuple | list) else (size, size)
-    numbers = [whole_number(value) for value in pair]
-    good = len(numbers) == 2 and all(number is not None and number > 0 for number in numbers)
-    expected = "(height, width) in pixels, or one number for squares"
-    remedy = "Pass what the model was trained on, for example size=224."
-    require(good, "size", expected, repr(size), remedy)
-    return int(pair[0]), int(pair[1])

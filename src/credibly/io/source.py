@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, Literal
@@ -27,6 +29,12 @@ Plain = Literal["int64", "double", "string"]
 ARRAYS = (".npy", ".npz", ".safetensors")
 TABLES = (".csv", ".tsv", ".parquet")
 
+KEPT = 16
+"""Ranges whose labels are kept until they are asked for."""
+
+PAUSE = 10.0
+"""Seconds between two questions to a store whether it holds what it held."""
+
 Stamp = Sequence[int]
 """Size, times and number of a file. Another content has another stamp, nearly always."""
 
@@ -37,6 +45,37 @@ def stamp_of(path: Where) -> Stamp:
         return path.stamp()
     found = path.stat()
     return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+@contextmanager
+def naming(path: Where) -> Iterator[None]:
+    """Turn an error of the file system into a `FileFormatError` that names the file."""
+    try:
+        yield
+    except OSError as error:
+        name = error.filename or path
+        raise FileFormatError(f"{name}: cannot be read ({error.strerror}).") from error
+
+
+class NoRowsError(FileFormatError):
+    """A file without rows, which is no error among others."""
+
+
+class Kept:
+    """Labels of the rows just read, until they are asked for, perhaps by another thread."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], list[Any]] = {}
+
+    def keep(self, start: int, stop: int, labels: list[Any]) -> None:
+        """Keep them; the oldest of many are dropped."""
+        while len(self._known) >= KEPT:
+            self._known.pop(next(iter(self._known)), None)
+        self._known[start, stop] = labels
+
+    def take(self, start: int, stop: int) -> list[Any] | None:
+        """Return and forget them."""
+        return self._known.pop((start, stop), None)
 
 
 def open_where(path: Where) -> IO[bytes]:
@@ -97,10 +136,19 @@ class Source(ABC):
         own = self.path
         return isinstance(own, Path) and own.exists() and path.samefile(own)
 
-    def reopen_spec(self) -> dict[str, Any]:
+    @property
+    def is_afar(self) -> bool:
+        """Whether it is in a store, where every question costs time."""
+        return isinstance(self.path, Place) and not self.path.is_local
+
+    def reopen_spec(self, folder: Path | None = None) -> dict[str, Any]:  # noqa: ARG002
         """Return what `reopen_source` needs to open the same rows again, as JSON can hold it.
 
         Also in another process, where the path and the store mean the same.
+
+        Args:
+            folder: where a long list of files is written to, which is not listed again then. Keep
+                it as long as the result is used.
         """
         return {"options": dict(self.spec), "known": self._known()}
 
@@ -137,10 +185,8 @@ class Source(ABC):
         That is the stamp of the file, whichever rows; for many files, numbers for those files that
         hold the rows.
         """
-        try:
+        with naming(self.path):
             return stamp_of(self.path)
-        except OSError as error:
-            raise FileFormatError(f"{self.path}: cannot be read ({error.strerror}).") from error
 
     def stamped(self, start: int, stop: int) -> slice:  # noqa: ARG002
         """Return where in the stamp of all rows that of some rows is."""
@@ -148,7 +194,7 @@ class Source(ABC):
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of the bytes on disk, in hex; of size and time in a store."""
-        if isinstance(self.path, Place) and not self.path.is_local:
+        if self.is_afar:
             return digest_of_parts([("stored", str(list(self.stamp())))])
         return digest_of_file(str(self.path))
 
@@ -170,7 +216,7 @@ class Source(ABC):
     def _limit(self, rows: int, limit: int | None) -> None:
         """Set the number of rows; refuse an empty source."""
         if rows < 1:
-            raise FileFormatError(f"{self.path}: holds no rows.")
+            raise NoRowsError(f"{self.path}: holds no rows.")
         self._rows = rows if limit is None else min(rows, limit)
 
 
@@ -183,6 +229,7 @@ class Watch:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._looked = time.monotonic()
         self._stamp = source.stamp()  # before the digest: a change in between is then noticed
         if source.opened not in (None, self._stamp):
             raise FileFormatError(
@@ -191,11 +238,17 @@ class Watch:
         self.digest = source.fingerprint()
 
     def look(self, start: int, stop: int) -> None:
-        """Refuse another content if sizes or times say that these rows may have changed."""
+        """Refuse another content if sizes or times say that these rows may have changed.
+
+        A store is asked now and then only; `compare` asks it at the end.
+        """
+        if self._source.is_afar and time.monotonic() < self._looked + PAUSE:
+            return
         known = self._stamp[self._source.stamped(start, stop)]
         if self._source.stamp(start, stop) != known:
             self._stamp = self._source.stamp()
             self.compare()  # it may have been touched only
+        self._looked = time.monotonic()
 
     def compare(self) -> None:
         """Refuse another content; the whole file is read."""

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from credibly._validation import choice, positive, require, whole
+from credibly._validation import choice, positive, whole
 from credibly.errors import FileFormatError
-from credibly.io.arrays import ArraySource
-from credibly.io.images import ImageFolder, Mode
+from credibly.io.kinds import open_many, open_one
+from credibly.io.listing import expand, is_glob
+from credibly.io.pixels import Mode
 from credibly.io.places import LocalPlace, Place
-from credibly.io.source import ARRAYS, TABLES, Source, Where
+from credibly.io.source import Source, Where
 from credibly.io.stores import place_of
-from credibly.io.tables import Table
 
 __all__ = ["Source", "open_source", "reopen_source"]
 
@@ -34,8 +34,10 @@ def open_source(
     """Open a file or folder of inputs; nothing in it is executed.
 
     Args:
-        path: `.npy`, `.npz`, `.safetensors`, `.csv`, `.tsv`, `.parquet`, or a folder of images; a
-            file may be in a store, such as `s3://bucket/x.parquet`.
+        path: `.npy`, `.npz`, `.safetensors`, `.csv`, `.tsv`, `.parquet`; a folder of images, of
+            Parquet files, of WebDataset shards (`.tar`), or one that `datasets.save_to_disk` wrote;
+            or a pattern, such as `data/*.parquet` (`**` is any folders). All of these may be in a
+            store: `s3://bucket/data/*.parquet`.
         key: which array of an `.npz` or `.safetensors` file; not needed for a single floating one.
         columns: the numeric columns of a table that are the features, in the model's order. By
             default all but the id column, the label and the dropped ones. A model that was fitted
@@ -109,27 +111,11 @@ def _opened(
     limit: int | None,
     known: Mapping[str, Any],
 ) -> Source:
-    suffix = place.suffix
-    if isinstance(where, Path) and where.is_dir():
-        _refuse_others(given, ("label", "mode", "size"), "a folder of images")
-        return ImageFolder(where, **given, limit=limit, known=known)
+    if is_glob(where):
+        root, found = expand(where)
+        return open_many(where, root, found, given, limit=limit, known=known)
+    if place.is_folder():
+        return open_many(where, where, None, given, limit=limit, known=known)
     if place.facts() is None:
         raise FileFormatError(f"{place}: no such file or folder.")
-    if suffix in TABLES:
-        _refuse_others(given, ("columns", "drop", "id_column", "label"), "a table")
-        return Table(where, **given, limit=limit, known=known)
-    if suffix in ARRAYS:
-        allowed = ("scale",) if suffix == ".npy" else ("key", "label", "scale")
-        _refuse_others(given, allowed, f"a file of the format {suffix}")
-        return ArraySource(where, **given, limit=limit)
-    raise FileFormatError(
-        f"{place}: unknown format {suffix or 'without an ending'!r}; credibly reads "
-        f"{', '.join((*ARRAYS, *TABLES))} and folders of images."
-    )
-
-
-def _refuse_others(given: Mapping[str, object], allowed: Sequence[str], what: str) -> None:
-    """Refuse an option that would be ignored."""
-    for name, value in given.items():
-        expected = f"only {', '.join(allowed)} with {what}"
-        require(name in allowed, name, expected, repr(value), "Leave it out.")
+    return open_one(where, given, limit=limit, known=known)

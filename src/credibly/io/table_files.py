@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ class TableFile:
         suffix = self.path.suffix.lower()
         self._separator = "\t" if suffix == ".tsv" else ","
         self._parquet: Any = None
+        self._starts = [0]
         self.rows: int | None = None
         with self.reading():
             if suffix == ".parquet":
@@ -47,7 +50,10 @@ class TableFile:
                 self._parquet = parquet.ParquetFile(
                     self._open(), buffer_size=AFAR if afar else BUFFER, pre_buffer=False
                 )
-                self.rows = int(self._parquet.metadata.num_rows)
+                meta = self._parquet.metadata
+                self.rows = int(meta.num_rows)
+                self._sizes = [meta.row_group(k).num_rows for k in range(meta.num_row_groups)]
+                self._starts = [0, *accumulate(self._sizes)][: max(1, len(self._sizes))]
                 self.schema = self._parquet.schema_arrow
             else:
                 self._check_first_line()
@@ -79,20 +85,25 @@ class TableFile:
 
         Columns of a CSV file are strings. A Parquet file is read from the row group of `start`.
         """
-        position, first = 0, 0
+        position, first = self._group(start)
         with self.reading():
             if self._parquet is None:
                 batches = self._open_csv(columns)
             else:
-                meta = self._parquet.metadata
-                sizes = [meta.row_group(k).num_rows for k in range(meta.num_row_groups)]
-                while first + 1 < len(sizes) and position + sizes[first] <= start:
-                    position, first = position + sizes[first], first + 1
-                groups = list(range(first, len(sizes)))
+                groups = list(range(first, len(self._sizes)))
                 batches = self._parquet.iter_batches(BATCH, groups, columns, use_threads=False)
             for batch in batches:
                 yield position, batch
                 position += batch.num_rows
+
+    def start_of(self, row: int) -> int:
+        """The first row that must be read to get to a row: that of its row group."""
+        return self._group(row)[0]
+
+    def _group(self, row: int) -> tuple[int, int]:
+        """The first row and the number of the row group of a row; CSV is one."""
+        number = max(bisect_right(self._starts, row) - 1, 0)
+        return self._starts[number], number
 
     @contextmanager
     def reading(self) -> Iterator[None]:

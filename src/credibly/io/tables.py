@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -15,16 +16,13 @@ from torch import Tensor
 from credibly._extras import require_table_extra
 from credibly.errors import FileFormatError
 from credibly.io.columns import choose_columns, in_order_of_model, plain_type
-from credibly.io.source import Ids, Plain, Source, Where
+from credibly.io.source import Ids, Kept, Plain, Source, Where
 from credibly.io.table_files import TableFile
 from credibly.model.batches import column_names
 from credibly.model.classifier import Classifier
 
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 """A whole number without leading zeros that 64 bits can hold."""
-
-KEPT = 16
-"""Ranges whose labels are kept until they are asked for."""
 
 
 class Table(Source):
@@ -49,7 +47,7 @@ class Table(Source):
             path, self._file.names, columns, id_column=id_column, drop=drop, label=label
         )
         self.shape = (len(self.columns),)
-        self._kept: dict[tuple[int, int], list[Any]] = {}
+        self._kept = Kept()
         self._rewind()
         self.id_type, self.label_type = known.get("types") or self._types(pa)
         rows = known["rows"] if "rows" in known else self._count(limit)
@@ -67,8 +65,8 @@ class Table(Source):
     def options(self) -> dict[str, object]:
         return {"columns": list(self.columns), "id_column": self.id_column}
 
-    def reopen_spec(self) -> dict[str, Any]:
-        spec = super().reopen_spec()
+    def reopen_spec(self, folder: Path | None = None) -> dict[str, Any]:
+        spec = super().reopen_spec(folder)
         spec["options"] |= {"columns": list(self.columns), "drop": []}
         return spec
 
@@ -149,28 +147,20 @@ class Table(Source):
             parts.append(self._features(rows, row))
             row = end
         if self.label is not None:
-            self._keep((start, stop), labels)
+            self._kept.keep(start, stop, labels)
         return ids, torch.from_numpy(np.concatenate(parts))
 
-    def _keep(self, rows: tuple[int, int], labels: list[Any]) -> None:
-        """Keep the labels of the rows just read, which are asked for next, perhaps elsewhere."""
-        while len(self._kept) >= KEPT:
-            self._kept.pop(next(iter(self._kept)), None)
-        self._kept[rows] = labels
-
     def _labels(self, start: int, stop: int) -> list[Any]:
-        kept = self._kept.pop((start, stop), None)
-        if kept is None:
-            again = copy(self)  # what reads ahead in another thread is not disturbed
-            again._kept = {}  # noqa: SLF001  # its own copy
-            again._rewind()  # noqa: SLF001
+        again = copy(self)  # what reads ahead in another thread is not disturbed
+        while (kept := self._kept.take(start, stop)) is None:
+            again._rewind()  # noqa: SLF001  # its own copy
             again._take(start, stop)  # noqa: SLF001
-            kept = again._kept[start, stop]  # noqa: SLF001
         return kept
 
     def _holding(self, row: int) -> tuple[int, Any]:
         """Return the batch that holds a row; the last one is kept for the next call."""
-        if self._held is None or row < self._held[0]:
+        end = 0 if self._held is None else self._held[0] + self._held[1].num_rows
+        if self._held is None or row < self._held[0] or self._file.start_of(row) > end:
             self._held, self._next = None, self._batches(row)
         while self._held is None or row >= self._held[0] + self._held[1].num_rows:
             self._held = next(self._next, None)
