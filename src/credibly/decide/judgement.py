@@ -193,7 +193,10 @@ class Judgement:
             index: of an input; see `profile_of`.
             settings: those of `credibly.plot_profile`.
         """
-        figure = plot_profile(self.profile_of(index), 0, **settings)
+        profile = self.profile_of(index)
+        if self.inputs is not None:  # names and scales of columns
+            settings = {"features": self.inputs.examiner.clf, **settings}
+        figure = plot_profile(profile, 0, **settings)
         figure.suptitle(self.reasons[index], x=0.02, y=1.06, ha="left", fontsize=9)
         return figure
 
