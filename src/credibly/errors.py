@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class CrediblyError(Exception):
     """Base of every error that credibly raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args), self.__dict__  # it may come from another process
+
+
+def _rebuilt(kind: type[CrediblyError], args: tuple[object, ...]) -> CrediblyError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
 
 
 class InvalidArgumentError(CrediblyError, ValueError):
@@ -44,6 +55,15 @@ class NotStoredError(CrediblyError, AttributeError):
 
 class OutputError(CrediblyError, RuntimeError):
     """Results cannot be written where they should be; the message says what to do."""
+
+    def __init__(self, problem: str, *, remedy: str) -> None:
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(f"{problem}. {remedy}")
+
+
+class WorkerError(CrediblyError, RuntimeError):
+    """Workers cannot be reached, started or kept; finished rows are, and the message says more."""
 
     def __init__(self, problem: str, *, remedy: str) -> None:
         self.problem = problem

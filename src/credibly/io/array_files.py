@@ -203,6 +203,9 @@ class ArrayFile:
         with self._reading():
             self.headers = list(_HEADERS[self.suffix](path))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ArrayFile, (self.path,)  # another process opens it again
+
     def rows(self, header: Header, start: int, stop: int) -> NDArray[Any] | Tensor:
         """Return the rows start <= row < stop of one array."""
         with self._reading():

@@ -60,6 +60,9 @@ class TableFile:
                 self.schema = self._open_csv(None).schema
             self.names: list[str] = list(self.schema.names)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TableFile, (self.path,)  # another process opens it again
+
     def read(self, columns: Sequence[str] | None = None) -> Any:
         """Read a whole table, or some of its columns; the types of CSV columns are guessed."""
         from pyarrow import csv

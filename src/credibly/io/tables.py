@@ -53,6 +53,9 @@ class Table(Source):
         rows = known["rows"] if "rows" in known else self._count(limit)
         self._limit(rows, limit)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_held": None, "_next": iter(())}  # another process reads anew
+
     def for_model(self, clf: Classifier) -> Source:
         names = column_names(clf)
         if names is None:
