@@ -15,12 +15,14 @@ PACKAGE = ROOT / "src" / "credibly"
 ORDER = [
     "errors", "version", "_extras", "types", "_validation", "model", "losses", "adapters", "io",
     "data", "problem", "solve", "solvers", "profile", "plot", "explore", "theory", "metrics",
-    "decide", "scores", "baselines", "attacks", "study", "batch", "report", "estimator", "cli",
+    "decide", "scores", "baselines", "attacks", "study", "batch", "ray", "report", "estimator",
+    "cli",
 ]  # fmt: skip
 """Data flows from left to right, and so do imports."""
 
 NAMESPACES = (
-    "attacks", "baselines", "errors", "losses", "metrics", "scores", "solvers", "study", "theory",
+    "attacks", "baselines", "errors", "losses", "metrics", "ray", "scores", "solvers", "study",
+    "theory",
 )  # fmt: skip
 SOURCES = [path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem in ORDER]
 

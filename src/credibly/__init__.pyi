@@ -3,6 +3,7 @@ from . import baselines as baselines
 from . import errors as errors
 from . import losses as losses
 from . import metrics as metrics
+from . import ray as ray
 from . import scores as scores
 from . import solvers as solvers
 from . import study as study

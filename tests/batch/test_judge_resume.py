@@ -33,11 +33,11 @@ def killed_after(monkeypatch, chunks):
     """Let a run die in the middle of a chunk."""
     work, seen = module.judge_chunk, []
 
-    def mortal(job, first):
+    def mortal(job, read):
         if len(seen) == chunks:
             raise Killed
-        seen.append(first)
-        return work(job, first)
+        seen.append(read.first)
+        return work(job, read)
 
     monkeypatch.setattr(module, "judge_chunk", mortal)
     return seen

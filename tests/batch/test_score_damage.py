@@ -244,7 +244,8 @@ def test_images_that_are_only_touched_are_looked_at_once(images, flat, out, monk
             path.touch()
 
     monkeypatch.setattr(ImageFolder, "fingerprint", counting)
-    report = cr.score(flat, images, out, **SMALL, progress=once_half_is_done(touch_all))
+    change = once_half_is_done(touch_all)
+    report = cr.score(flat, images, out, gamma=2.0, chunk_size=1, shard_size=3, progress=change)
     assert report.rows == 9
     assert len(looks) == 3  # at the start, after the touch, and at the end
 

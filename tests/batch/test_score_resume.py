@@ -22,11 +22,11 @@ def killed_after(monkeypatch, chunks):
     """Let a run die in the middle of a chunk."""
     solve, seen = module.solve_chunk, []
 
-    def mortal(job, first):
+    def mortal(job, read):
         if len(seen) == chunks:
             raise Killed
-        seen.append(first)
-        return solve(job, first)
+        seen.append(read.first)
+        return solve(job, read)
 
     monkeypatch.setattr(module, "solve_chunk", mortal)
     return seen

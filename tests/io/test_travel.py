@@ -35,7 +35,7 @@ def test_a_source_travels_while_it_is_read(tmp_path, name):
     path = write(tmp_path / name, np.random.default_rng(0).random((9, 3)))
     source = cr.open_source(path)
     source.read(0, 3)
-    other = pickle.loads(pickle.dumps(source))
+    other = pickle.loads(pickle.dumps(source))  # noqa: S301
     assert other.describe() == source.describe()
     assert other.stamp() == source.stamp()
     ids, x = other.read(2, 9)
@@ -54,7 +54,7 @@ def test_a_source_travels_while_it_is_read(tmp_path, name):
     ],
 )
 def test_an_error_travels_with_all_it_says(error):
-    other = pickle.loads(pickle.dumps(error))
+    other = pickle.loads(pickle.dumps(error))  # noqa: S301
     assert type(other) is type(error)
     assert str(other) == str(error)
     assert vars(other) == vars(error)

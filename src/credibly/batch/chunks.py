@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from credibly.batch.parts import as_table
 from credibly.batch.rows import (
     AUTO_ROWS,
+    Read,
     Rows,
     first_rows,
     model_failed,
@@ -22,7 +24,6 @@ from credibly.batch.rows import (
     use,
     work_on,
 )
-from credibly.batch.shards import as_table
 from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, ModelError
 from credibly.io.sources import Source
 from credibly.model.joined import keep_top
@@ -46,12 +47,12 @@ class Job(Rows):
     top: int | None = None
 
 
-def solve_chunk(job: Job, first: int) -> Any:
-    """Return the table of the chunk that begins with row `first`."""
-    chunk = work_on(job, partial(_solve, job), first)
+def solve_chunk(job: Job, read: Read) -> Any:
+    """Return the table of a chunk."""
+    chunk = work_on(job, partial(_solve, job), read)
     profile, frame = chunk.result, to_pandas(chunk.result)
     chunk.mark(frame)
-    table = as_table(job.source, first, chunk.ids, frame)
+    table = as_table(job.source, read, frame)
     return table.replace_schema_metadata({"profile": metadata_of(profile.settings)["settings"]})
 
 

@@ -11,10 +11,14 @@ from typing import Any
 
 from credibly._extras import require_table_extra
 from credibly._validation import require
-from credibly.batch.report import FAILED, JUDGED, OUTSIDE, UNREADABLE, JudgeReport, read_verdicts
-from credibly.batch.rows import Rows, first_rows, work_on
-from credibly.batch.run import Run, check_sizes, settings_of
-from credibly.batch.shards import Format, Shards, as_table
+from credibly.batch.packed import PackedJudge, PackedSource
+from credibly.batch.parts import Format, as_table
+from credibly.batch.ray_engine import EngineLike, as_engine
+from credibly.batch.report import JudgeReport, read_verdicts
+from credibly.batch.rows import Read, Rows, first_rows, work_on
+from credibly.batch.run import Output, Run, check_sizes
+from credibly.batch.tally import FAILED, JUDGED, OUTSIDE, UNREADABLE
+from credibly.batch.work import Maker, Packed, Table
 from credibly.decide.judge import Judge
 from credibly.decide.judge_files import digest
 from credibly.io.fingerprints import digest_of_classifier
@@ -47,8 +51,11 @@ def judge_file(
     overwrite: bool = False,
     progress: Progress = False,
     fingerprint: str | LoadedClassifier | None = None,
+    engine: EngineLike = "local",
+    folder: bool = False,
+    status: str | Path | None = None,
 ) -> JudgeReport:
-    """Judge every row of `source` and write the verdicts to the Parquet file `out`.
+    """Judge every row of `source` and write the verdicts to Parquet.
 
     The rows are those of `judge(x).to_pandas()`, with an id and a status. They are read, judged and
     written chunk by chunk, so memory does not grow with their number. A run that was killed
@@ -59,13 +66,18 @@ def judge_file(
         judge: fitted for the model.
         source: the result of `open_source`, or a path for it. A model that was fitted on a table
             takes the columns of a table by name.
-        out: the Parquet file to write. Until it is finished its parts are in `<out>.parts/`.
+        out: the Parquet file to write, on this machine or in a store (`s3://...`). Until it is
+            finished its parts are in `<out>.parts/`. With a slash at the end it is a folder.
         chunk_size: rows judged at a time; by default that of the Judge.
         shard_size: rows in a part: an interruption loses at most this many, and one chunk.
         resume: False drops the parts of an earlier run.
         overwrite: whether a finished file may be replaced.
         progress: True shows a bar; a function is called with the share done.
-        fingerprint: identifies the model, see `score`; the result of `load_classifier` has one.
+        fingerprint: identifies the model, see `score`; the result of `load_classifier` has one,
+            and with it workers load the model by its name.
+        engine: 'local', 'ray' or a `credibly.ray.Ray`, see `score`.
+        folder: write a folder of one file per shard, see `score`.
+        status: a JSON file that says how far the run is; by default among the parts.
 
     Example:
         >>> import tempfile, numpy as np, torch, credibly as cr
@@ -84,20 +96,23 @@ def judge_file(
     size = judge.examiner.chunk_size if chunk_size is None else chunk_size
     chunk, shard = check_sizes(size, shard_size)
     job = _Job(clf=clf, source=source, chunk=chunk, shard=shard, judge=judge)
-    shards = Shards(Path(out), VERDICTS)
-    run = Run(job, shards, resume, overwrite)
-    resumed = run.complete(
-        {
-            **_identity(judge, fingerprint),
-            "data": run.watch.digest,
-            "judge": digest(judge),
-            **settings_of(job),
-        },
-        partial(_check, job),
-        lambda _: lambda first: judge_chunk(job, first),
+    output = Output(
+        out=out,
+        folder=folder,
+        resume=resume,
+        overwrite=overwrite,
+        engine=as_engine(engine),
         progress=progress,
+        status=status,
     )
-    return read_verdicts(shards.out, resumed=resumed, seconds=time.monotonic() - started)
+    run = Run(job, output, VERDICTS)
+    loaded = fingerprint if isinstance(fingerprint, LoadedClassifier) else None
+    resumed = run.complete(
+        {**_identity(judge, fingerprint), "judge": digest(judge)},
+        partial(_check, job),
+        lambda _: _Verdicts(job, loaded),
+    )
+    return read_verdicts(run.shards, resumed=resumed, seconds=time.monotonic() - started)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +120,43 @@ class _Job(Rows):
     judge: Judge
 
 
-def judge_chunk(job: _Job, first: int) -> Any:
-    """Return the table of the chunk that begins with row `first`."""
-    chunk = work_on(job, lambda variable: (job.judge.judge(variable), variable), first)
+@dataclass(frozen=True)
+class _Verdicts(Maker):
+    """Makes tables of verdicts."""
+
+    job: _Job
+    loaded: LoadedClassifier | None
+
+    @property
+    def rows(self) -> Rows:
+        return self.job
+
+    def table(self, read: Read) -> Table:
+        return judge_chunk(self.job, read)
+
+    def packed(self) -> Packed:
+        job, judge = self.job, PackedJudge.of(self.job.judge, self.loaded)
+        return _PackedVerdicts(judge, PackedSource.of(job.source), job.chunk, job.shard)
+
+
+@dataclass(frozen=True)
+class _PackedVerdicts(Packed):
+    judge: PackedJudge
+    source: PackedSource
+    chunk: int
+    shard: int
+
+    def unpack(self, device: str | None) -> Maker:
+        judge = self.judge.open(device)
+        clf = judge.examiner.clf
+        source = self.source.open(clf)
+        job = _Job(clf=clf, source=source, chunk=self.chunk, shard=self.shard, judge=judge)
+        return _Verdicts(job, None)
+
+
+def judge_chunk(job: _Job, read: Read) -> Any:
+    """Return the table of a chunk."""
+    chunk = work_on(job, lambda variable: (job.judge.judge(variable), variable), read)
     found, variable = chunk.result
     frame = found.to_pandas()
     known = finite_rows(variable.start).cpu().numpy()
@@ -117,7 +166,7 @@ def judge_chunk(job: _Job, first: int) -> Any:
     chunk.mark(frame)
     for words, reason in _REASONS.items():
         frame.loc[frame["status"] == words, "reason"] = reason
-    table = as_table(job.source, first, chunk.ids, frame)
+    table = as_table(job.source, read, frame)
     return table.replace_schema_metadata({"judge": json.dumps(job.judge.facts.as_json())})
 
 

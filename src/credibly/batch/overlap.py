@@ -6,7 +6,7 @@ The order stays, memory stays bounded, and an error is raised where it would be 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -23,7 +23,7 @@ AHEAD = 2
 
 def read_ahead(
     items: Iterable[Item], read: Callable[[Item], Read], *, ahead: int = AHEAD
-) -> Iterator[Read]:
+) -> Generator[Read, None, None]:
     """`read` of every item in order, of the next ones in a thread while the caller works.
 
     An error of `read` is raised when its item is asked for. Closing the generator waits for the

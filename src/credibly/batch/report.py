@@ -14,27 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from credibly.batch.shards import Shards
+from credibly.batch.tally import FAILED, JUDGED, OUTSIDE, SOLVED, UNREADABLE
 from credibly.decide.judgement import in_lines
 from credibly.decide.verdict import Verdict
+from credibly.io.places import Place
 from credibly.solve.status import Status
 from credibly.types import shortest_repr
 
 if TYPE_CHECKING:
     import pandas as pd
-
-OUTSIDE = "outside bounds"
-"""Status of a row that breaks the bounds itself; its profile is NaN."""
-
-FAILED = "model failed"
-"""Status of a row on which the model raises an exception; its profile is NaN."""
-
-UNREADABLE = "unreadable file"
-"""Status of a row whose file cannot be read; its profile is NaN."""
-
-JUDGED = "judged"
-"""Status of a row with a verdict."""
-
-_SOLVED = [status.label for status in Status if status.usable]
 
 _ADVICE = {status.label: status.advice for status in Status} | {
     OUTSIDE: "The row itself lies outside the bounds; its profile is NaN.",
@@ -58,7 +47,7 @@ class ScoreReport:
     """The summary of a run.
 
     Attributes:
-        path: the Parquet file.
+        path: the Parquet file, or the folder of files.
         rows: how many it has.
         resumed: rows that an earlier, interrupted run had finished.
         statuses: how many rows ended in which status.
@@ -68,7 +57,7 @@ class ScoreReport:
         distances: |x+ - x0| of the solved rows, the median and the largest.
     """
 
-    path: Path
+    path: Path | Place
     rows: int
     resumed: int
     statuses: dict[str, int]
@@ -80,7 +69,7 @@ class ScoreReport:
     @property
     def has_profiles(self) -> bool:
         """Whether any row has numbers; without a gradient they are those of the input."""
-        return bool({*_SOLVED, Status.NO_GRADIENT.label} & {*self.statuses})
+        return bool({*SOLVED, Status.NO_GRADIENT.label} & {*self.statuses})
 
     def summary(self) -> str:
         """Return a few lines to print."""
@@ -101,7 +90,7 @@ class JudgeReport:
     """The summary of a run of `judge_file`.
 
     Attributes:
-        path: the Parquet file.
+        path: the Parquet file, or the folder of files.
         rows: how many it has.
         resumed: rows that an earlier, interrupted run had finished.
         verdicts: how many rows got which verdict.
@@ -111,7 +100,7 @@ class JudgeReport:
         shares_right: share of ordinary inputs of each verdict whose class is right, if known.
     """
 
-    path: Path
+    path: Path | Place
     rows: int
     resumed: int
     verdicts: dict[str, int]
@@ -144,42 +133,59 @@ def _pace(rows: int, resumed: int, seconds: float) -> str:
     return f"  {seconds:.1f} s{speed}{kept}"
 
 
-def read_verdicts(path: Path, *, resumed: int, seconds: float) -> JudgeReport:
-    """Make the report of a finished file, in memory that does not grow with its rows."""
-    from pyarrow import parquet
+def read_verdicts(shards: Shards, *, resumed: int, seconds: float) -> JudgeReport:
+    """Make the report of a finished output, in memory that does not grow with its rows."""
+    if shards.in_folder:
+        facts, found = shards.finished_facts(b"judge"), shards.finished_tally()
+        verdicts, statuses = found["verdict"], found["status"]
+        rows, passes = int(found["rows"]), float(found["passes"])
+    else:
+        rows, passes, verdicts, statuses = 0, 0.0, Counter[str](), Counter[str]()
+        with shards.opened() as file:
+            facts = json.loads(file.schema_arrow.metadata[b"judge"])
+            for frame in _frames(file, ["verdict", "status", "passes"]):
+                rows += len(frame)
+                verdicts.update(frame["verdict"])
+                statuses.update(frame["status"])
+                passes += float(frame["passes"].sum())
+    right, cost = dict(facts["shares_right"]), passes / rows
+    return JudgeReport(
+        shards.out, rows, resumed, dict(verdicts), dict(statuses), cost, seconds, right
+    )
 
-    verdicts, statuses, passes = Counter[str](), Counter[str](), 0.0
-    with parquet.ParquetFile(path) as file:
-        facts = json.loads(file.schema_arrow.metadata[b"judge"])
-        for frame in _frames(file, ["verdict", "status", "passes"]):
-            verdicts.update(frame["verdict"])
-            statuses.update(frame["status"])
-            passes += float(frame["passes"].sum())
-    rows, right = verdicts.total(), dict(facts["shares_right"])
-    cost = passes / rows
-    return JudgeReport(path, rows, resumed, dict(verdicts), dict(statuses), cost, seconds, right)
 
+def read_report(shards: Shards, *, resumed: int, seconds: float) -> ScoreReport:
+    """Make the report of a finished output, in memory that does not grow with its rows.
 
-def read_report(path: Path, *, resumed: int, seconds: float) -> ScoreReport:
-    """Make the report of a finished file, in memory that does not grow with its rows."""
-    from pyarrow import parquet
-
+    The median distance takes all rows and is left out for a folder, whose rows nobody reads again.
+    """
+    if shards.in_folder:
+        return _report_of_folder(shards, resumed, seconds)
     kept, most, statuses = 0, 0.0, Counter[str]()
-    with parquet.ParquetFile(path) as file:
+    with shards.opened() as file:
         settings = json.loads(file.schema_arrow.metadata[b"settings"])
         for frame in _frames(file, ["status", "predicted", "most_credible", "risk"]):
             statuses.update(frame["status"])
-            solved = frame[frame["status"].isin(_SOLVED)]
+            solved = frame[frame["status"].isin(SOLVED)]
             kept += int((solved["predicted"] == solved["most_credible"]).sum())
             most = max(most, float(solved["risk"].max()) if len(solved) else 0.0)
-        solved_rows = sum(statuses[label] for label in _SOLVED)
+        solved_rows = sum(statuses[label] for label in SOLVED)
         gamma = settings["resolved"]["gamma"]
-        report = ScoreReport(path, statuses.total(), resumed, dict(statuses), gamma, seconds)
+        report = ScoreReport(shards.out, statuses.total(), resumed, dict(statuses), gamma, seconds)
         if not solved_rows:
             return report
         median = lower_median(partial(_risks, file), solved_rows)
     far = math.sqrt(median), math.sqrt(most)
     return replace(report, unchanged=kept / solved_rows, distances=far)
+
+
+def _report_of_folder(shards: Shards, resumed: int, seconds: float) -> ScoreReport:
+    found, gamma = shards.finished_tally(), shards.finished_run()["resolved"]["gamma"]
+    statuses = found["status"]
+    solved = sum(statuses.get(label, 0) for label in SOLVED)
+    share = found["unchanged"] / solved if solved else None
+    rows = int(found["rows"])
+    return ScoreReport(shards.out, rows, resumed, statuses, gamma, seconds, unchanged=share)
 
 
 def _frames(file: Any, columns: list[str]) -> Iterator[pd.DataFrame]:
@@ -189,7 +195,7 @@ def _frames(file: Any, columns: list[str]) -> Iterator[pd.DataFrame]:
 
 def _risks(file: Any) -> Iterator[NDArray[np.float64]]:
     for frame in _frames(file, ["status", "risk"]):
-        yield frame["risk"][frame["status"].isin(_SOLVED)].to_numpy("float64", copy=True)
+        yield frame["risk"][frame["status"].isin(SOLVED)].to_numpy("float64", copy=True)
 
 
 def lower_median(read: Callable[[], Iterable[NDArray[np.float64]]], count: int) -> float:

@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from credibly.batch.report import FAILED, OUTSIDE, UNREADABLE
+from credibly.batch.overlap import onto, staged
+from credibly.batch.tally import FAILED, OUTSIDE, UNREADABLE
 from credibly.errors import InvalidArgumentError, ModelError
 from credibly.io.columns import list_names
 from credibly.io.source import Ids
@@ -72,12 +74,10 @@ class Chunk(Generic[T]):
     """What the work gave for the rows of a chunk.
 
     Attributes:
-        ids: of the rows.
         result: of the work; rows that could not be used were NaN to it.
         statuses: which rows (n,) could not be used, by the words for it.
     """
 
-    ids: Ids
     result: T
     statuses: Mapping[str, Tensor]
 
@@ -87,9 +87,40 @@ class Chunk(Generic[T]):
             frame.loc[rows.cpu().numpy(), "status"] = words
 
 
-def work_on(rows: Rows, work: Work[T], first: int) -> Chunk[T]:
-    """Do the work on the chunk that begins with row `first`."""
-    ids, x = rows.source.read(first, min(first + rows.chunk, len(rows.source)))
+@dataclass(frozen=True, eq=False)
+class Read:
+    """The rows of a chunk, as they were read.
+
+    Attributes:
+        first: number of the first row.
+        ids: of the rows.
+        x: their values.
+        carried: what goes into the output beside the ids.
+    """
+
+    first: int
+    ids: Ids
+    x: Tensor
+    carried: Mapping[str, Sequence[Any]]
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+def read_rows(rows: Rows, first: int, stop: int) -> Read:
+    """Read the rows first <= row < stop. Sources go forward: one thread reads at a time."""
+    with _READING:
+        ids, x = rows.source.read(first, stop)
+        carried = rows.source.carried(first, first + len(ids))
+    return Read(first, ids, staged(x, rows.clf.device), carried)
+
+
+_READING = RLock()
+
+
+def work_on(rows: Rows, work: Work[T], read: Read) -> Chunk[T]:
+    """Do the work on a chunk."""
+    x, first = read.x, read.first
     unread = ~finite_rows(x) & rows.source.files
     x, outside = prepare(rows, x)
     failing = torch.zeros_like(outside)
@@ -97,7 +128,7 @@ def work_on(rows: Rows, work: Work[T], first: int) -> Chunk[T]:
         result = use(rows.clf, work, x)
     except Exception as error:  # noqa: BLE001  # a model may raise anything
         result, failing = _without_failing(rows, work, x, first, error)
-    return Chunk(ids, result, {UNREADABLE: unread, OUTSIDE: outside, FAILED: failing})
+    return Chunk(result, {UNREADABLE: unread, OUTSIDE: outside, FAILED: failing})
 
 
 def _without_failing(
@@ -135,7 +166,7 @@ def prepare(rows: Rows, x: Tensor) -> tuple[Tensor, Tensor]:
 
     Returns the inputs and which rows lie outside (n,).
     """
-    x = x.to(device=rows.clf.device, dtype=rows.clf.dtype)
+    x = onto(x, rows.clf.device, rows.clf.dtype)
     outside = _outside(rows, x) & finite_rows(x)
     return torch.where(per_sample(outside, x), torch.nan, x), outside
 
@@ -240,7 +271,7 @@ def raising(call: Callable[[Tensor], object], x: Tensor) -> Tensor:
 
 def _working_row(rows: Rows, work: Work[T]) -> Tensor | None:
     """Find one of the first rows that can be used (1, ...), or None."""
-    x, _ = prepare(rows, rows.source.read(0, AUTO_ROWS)[1])
+    x, _ = prepare(rows, read_rows(rows, 0, AUTO_ROWS).x)
     for n in finite_rows(x).nonzero().flatten().tolist():
         if not bool(raising(partial(use, rows.clf, work), x[n : n + 1]).any()):
             return x[n : n + 1]

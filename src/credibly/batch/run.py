@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from credibly._validation import chunk_size as check_chunk_size
+from credibly.batch.engines import Engine
+from credibly.batch.outputs import check_output
+from credibly.batch.parts import Format
+from credibly.batch.progress import Pulse, Reporter, reporting
 from credibly.batch.rows import Rows
-from credibly.batch.shards import DamagedShardError, Shards
+from credibly.batch.shards import STATUS, DamagedShardError, Shards
+from credibly.batch.store_shards import shards_at
+from credibly.batch.work import Maker, Plan, Work
 from credibly.errors import CrediblyError, FileFormatError, OutputError
 from credibly.io.fingerprints import digest_of_space, name_of_callable
+from credibly.io.places import Place
 from credibly.io.source import Watch
-from credibly.profile.arguments import ticking
-from credibly.solve.loop import Tick
+from credibly.io.stores import place_of
 from credibly.types import Progress
 from credibly.version import __version__
 
 ROUNDS = 3
 """How often parts are made again that are damaged when they are joined."""
-
-OTHER_FORMATS = frozenset({".csv", ".tsv", ".txt", ".json", ".npz", ".npy", ".xlsx", ".feather"})
-"""Names that would promise something else than Parquet."""
-
-Table = Any
-Tables = Callable[[int], Table]
-"""From the number of the first row of a chunk to its table."""
 
 
 def check_sizes(chunk_size: int, shard_size: int) -> tuple[int, int]:
@@ -41,81 +41,96 @@ def check_sizes(chunk_size: int, shard_size: int) -> tuple[int, int]:
     return chunk, -(-int(shard_size) // chunk) * chunk
 
 
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where the rows go, and how.
+
+    Attributes:
+        out: a file, or a folder of one file per shard.
+        folder: whether it is a folder.
+        resume: whether the parts of an earlier run are kept.
+        overwrite: whether a finished output may be replaced.
+        engine: which makes the shards.
+        progress: True shows a bar; a function is called with the share done.
+        status: a file for the state of the run that stays; else it is among the parts.
+    """
+
+    out: str | Path | Place
+    folder: bool
+    resume: bool
+    overwrite: bool
+    engine: Engine
+    progress: Progress
+    status: str | Path | None
+
+    def shards(self, kind: Format) -> Shards:
+        """Return the shards of the output."""
+        return shards_at(self.out, kind, folder=self.folder)
+
+
 @dataclass(frozen=True)
 class Run:
-    """Rows on their way into one file; the output is checked at once.
+    """Rows on their way to an output, which is checked at once.
 
     Attributes:
         rows: what is read, and how.
+        output: where the rows go, and how.
+        format: of the output.
         shards: finished rows, and the output.
-        resume: whether the parts of an earlier run are kept.
-        overwrite: whether a finished file may be replaced.
         watch: over the input, from now on.
     """
 
     rows: Rows
-    shards: Shards
-    resume: bool
-    overwrite: bool
+    output: Output
+    format: Format
+    shards: Shards = field(init=False)
     watch: Watch = field(init=False)
 
     def __post_init__(self) -> None:
-        killed = self.shards.path.is_dir()  # then the output may be one that was just finished
-        self._check_output(overwrite=self.overwrite or killed)
+        object.__setattr__(self, "shards", self.output.shards(self.format))
+        killed = self.shards.exists()  # then the output may be one that was just finished
+        check_output(self.shards, self.rows.source, overwrite=self.output.overwrite or killed)
         object.__setattr__(self, "watch", Watch(self.rows.source))
 
     def complete(
         self,
         settings: Mapping[str, Any],
         resolve: Callable[[], Mapping[str, Any]],
-        work: Callable[[Mapping[str, Any]], Tables],
-        *,
-        progress: Progress,
+        maker: Callable[[Mapping[str, Any]], Maker],
     ) -> int:
         """Write the output, and return how many rows were finished before.
 
         Args:
             settings: everything that decides the rows, by name.
             resolve: called once for all starts of a run; what it gives is recorded.
-            work: from what was recorded to a function that makes the table of a chunk.
-            progress: True shows a bar; a function is called with the share done.
+            maker: from what was recorded to what makes the table of a chunk.
         """
-        shards, finished = self.shards, len(self.rows.source)
-        with shards.lock(shards.out), ticking(progress) as tick:
-            if self.overwrite or not shards.is_finished(settings):
+        shards, status, own = self.shards, self.output.status, self.settings()
+        settings = {**settings, **own, "data": self.watch.digest}
+        file = shards.home / STATUS if status is None else place_of(status)
+        pulse = Pulse(str(shards.out), self.output.engine.name, len(self.rows.source))
+        following = reporting(pulse, self.output.progress, file, keep=status is not None)
+        finished = len(self.rows.source)
+        with shards.lock(shards.out), following as reporter:
+            if self.output.overwrite or not shards.is_finished(settings):
                 self._check_still_free()
                 self._drop_unknown()
                 found = shards.begin(settings, lambda: self._resolve_or_leave(resolve))
-                finished = self._fill_and_merge(work(found), tick or (lambda _share: None))
+                shards.prepare()
+                finished = self._fill_and_finish(maker(found), reporter)
             shards.remove()
         return finished
 
-    def _check_output(self, *, overwrite: bool) -> None:
-        """Refuse an output that cannot or must not be written; the first reason is named."""
-        out, name_a_file = self.shards.out, self.shards.format.remedy
-        regular = out.is_file()
-        wrong = [
-            (not out.parent.is_dir(), f": the folder {out.parent} does not exist",
-             "Make it first."),
-            (out.is_dir(), " is a folder", name_a_file),
-            (out.exists() and not regular, " is not a plain file", name_a_file),
-            (out.suffix.lower() in OTHER_FORMATS, ": the result is always a Parquet file",
-             "Name it .parquet; pandas.read_parquet(...).to_csv(...) converts it."),
-            (regular and self.rows.source.reads(out), " is the file to be read",
-             "Choose another name."),
-            (out.is_symlink(), f" is a link to {out.resolve()}",
-             "Name the file itself, or another one."),
-            (regular and not overwrite, " exists already",
-             "Choose another name, or replace it with overwrite=True (--overwrite)."),
-        ]  # fmt: skip
-        for holds, problem, remedy in wrong:
-            if holds:
-                raise OutputError(f"{out}{problem}", remedy=remedy)
+    def settings(self) -> dict[str, Any]:
+        """Return what of the model, the reader and the versions decides the rows, by name."""
+        known = settings_of(self.rows, self.output.engine.device(self.rows.clf))
+        return {**known, **({"layout": "folder"} if self.shards.in_folder else {})}
 
     def _check_still_free(self) -> None:
         """Check again under the lock: another run may have finished since."""
+        begun = self.shards.in_folder and self.shards.is_begun()  # its own shards are there
         try:
-            self._check_output(overwrite=self.overwrite)
+            check_output(self.shards, self.rows.source, overwrite=self.output.overwrite or begun)
         except OutputError:
             self.shards.leave()
             raise
@@ -123,16 +138,16 @@ class Run:
     def _drop_unknown(self) -> None:
         """Drop the parts of an earlier run if asked to, or if nothing is known about them."""
         known, other = False, self.shards.kind_of_others()
-        if self.resume and other is not None:
+        if self.output.resume and other is not None:
             raise OutputError(
-                f"{self.shards.path} belongs to an interrupted run of another kind ({other})",
+                f"{self.shards} belongs to an interrupted run of another kind ({other})",
                 remedy="Finish that run, choose another output, or drop its rows with "
                 "resume=False (--restart).",
             )
         with suppress(FileFormatError):
             known = bool(self.shards.read())
-        if not (self.resume and known):
-            self.shards.clear()
+        if not (self.output.resume and known):
+            self.shards.drop()
 
     def _resolve_or_leave(self, resolve: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         """Resolve what the first start records; remove the folder if that fails."""
@@ -142,40 +157,27 @@ class Run:
             self.shards.remove()
             raise
 
-    def _fill_and_merge(self, tables: Tables, tick: Tick) -> int:
-        """Make what is missing and join it; return how many rows were finished before."""
-        rows, shard = len(self.rows.source), self.rows.shard
-        sizes = [min(shard, rows - start) for start in range(0, rows, shard)]
-        resumed: int | None = None
-        for _ in range(ROUNDS):
+    def _fill_and_finish(self, maker: Maker, reporter: Reporter) -> int:
+        """Make what is missing, and the output; return how many rows were finished before."""
+        plan = Plan(len(self.rows.source), self.rows.shard, self.rows.chunk)
+        work = Work(plan, maker, self.shards.writer(), self.watch)
+        sizes, pulse = plan.sizes(), reporter.pulse
+        for turn in range(ROUNDS):
             missing = self.shards.missing(sizes)
-            done = rows - sum(sizes[number] for number in missing)
-            resumed = done if resumed is None else resumed
-            tick(done / rows)
-            for number in missing:
-                parts = []
-                for table in self._fill(tables, number * shard):
-                    parts.append(table)
-                    done += table.num_rows
-                    tick(done / rows)
-                self.shards.add(number, number * shard, parts)
+            pulse.done = plan.rows - sum(sizes[number] for number in missing)
+            pulse.resumed = pulse.resumed if turn else pulse.done
+            reporter.show()
+            if missing:
+                self.output.engine.run(work, missing, reporter)
             _compare_or_remove(self.watch, self.shards)
             with suppress(DamagedShardError):
-                self.shards.merge(len(sizes))
-                return resumed
+                self.shards.finish(len(sizes))
+                return pulse.resumed
         raise OutputError(
-            f"{self.shards.path} does not give back what was written to it",
+            f"{self.shards} does not give back what was written to it",
             remedy="Its disk is failing, or another program changes its files. Choose another "
             "place.",
         )
-
-    def _fill(self, tables: Tables, start: int) -> Iterator[Table]:
-        """Make the chunks of one shard; an input that has changed meanwhile is refused."""
-        stop = min(start + self.rows.shard, len(self.rows.source))
-        for first in range(start, stop, self.rows.chunk):
-            table = tables(first)
-            self.watch.look(first, min(first + self.rows.chunk, stop))
-            yield table
 
 
 def _compare_or_remove(watch: Watch, shards: Shards) -> None:
@@ -183,11 +185,12 @@ def _compare_or_remove(watch: Watch, shards: Shards) -> None:
     try:
         watch.compare()
     except FileFormatError:
-        shards.remove()
+        shards.drop()
+        shards.leave()
         raise
 
 
-def settings_of(rows: Rows) -> dict[str, Any]:
+def settings_of(rows: Rows, device: str | None) -> dict[str, Any]:
     """Return what of the model, the reader and the versions decides the rows, by name."""
     clf = rows.clf
     reading = {k: v for k, v in rows.source.describe().items() if k != "name"}
@@ -201,7 +204,7 @@ def settings_of(rows: Rows) -> dict[str, Any]:
         "pick": name_of_callable(clf.pick),
         "space": None if clf.space is None else clf.space.describe(),
         "space fingerprint": None if clf.space is None else digest_of_space(clf.space),
-        "device": None if clf.device is None else clf.device.type,
+        "device": device,
         "dtype": str(clf.dtype),
         "chunk_size": rows.chunk,
         "shard_size": rows.shard,

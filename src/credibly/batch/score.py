@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,13 +13,17 @@ import torch
 from credibly._extras import require_table_extra
 from credibly._validation import as_numbers, real_number, require
 from credibly.batch.chunks import Job, find_weights, solve, solve_chunk
+from credibly.batch.packed import PackedModel, PackedSource
+from credibly.batch.ray_engine import EngineLike, as_engine
 from credibly.batch.report import ScoreReport, read_report
-from credibly.batch.rows import prepare
-from credibly.batch.run import Run, Tables, check_sizes, settings_of
-from credibly.batch.shards import Shards
+from credibly.batch.rows import Read, Rows, prepare
+from credibly.batch.run import Output, Run, check_sizes
+from credibly.batch.shards import PROFILES
+from credibly.batch.work import Maker, Packed, Table
 from credibly.io.fingerprints import digest_of_classifier
 from credibly.io.models import LoadedClassifier
 from credibly.io.sources import Source, open_source
+from credibly.io.streams import as_classifier
 from credibly.model.batches import check_classifier
 from credibly.model.classifier import Classifier
 from credibly.model.joined import check_top
@@ -48,8 +52,11 @@ def score(
     overwrite: bool = False,
     progress: Progress = False,
     fingerprint: str | None = None,
+    engine: EngineLike = "local",
+    folder: bool = False,
+    status: str | Path | None = None,
 ) -> ScoreReport:
-    """Solve the profile of every row of `source` and write them to the Parquet file `out`.
+    """Solve the profile of every row of `source` and write them to Parquet.
 
     Rows are read, solved and written chunk by chunk, so memory does not grow with their number.
     A run that was killed continues where it was when it is started again, and gives the same rows.
@@ -59,7 +66,8 @@ def score(
         clf: the classifier, or the result of `load_classifier`.
         source: the result of `open_source`, or a path for it. A model that was fitted on a table
             takes the columns of a table by name.
-        out: the Parquet file to write. Until it is finished its parts are in `<out>.parts/`.
+        out: the Parquet file to write, on this machine or in a store (`s3://...`). Until it is
+            finished its parts are in `<out>.parts/`. With a slash at the end it is a folder.
         gamma: see `credibility`; 'auto' is set once, from the first rows, and recorded.
         weights: K numbers instead of gamma.
         solver: see `credibility`.
@@ -76,6 +84,10 @@ def score(
             a custom loss and a model that is a function are identified by name only: a change of
             their code is not noticed. For a model loaded as `package.module:factory` the digest of
             the file notices it.
+        engine: 'local', 'ray', or a `credibly.ray.Ray` that says where and with how many workers.
+            The rows are the same; a run that one engine began another can finish.
+        folder: write a folder of one Parquet file per shard and a manifest; nothing is joined.
+        status: a JSON file that says how far the run is; by default among the parts.
 
     Example:
         >>> import tempfile, numpy as np, torch, credibly as cr
@@ -88,6 +100,7 @@ def score(
     started = time.monotonic()
     require_table_extra()
     known = {} if fingerprint is None else {"model": fingerprint}
+    loaded = clf if isinstance(clf, LoadedClassifier) else None
     if isinstance(clf, LoadedClassifier):
         known = known or clf.parts_by_name()
         clf = clf.classifier
@@ -108,21 +121,56 @@ def score(
         solver=solver,
         top=few,
     )
-    shards = Shards(Path(out))
+    output = Output(
+        out=out,
+        folder=folder,
+        resume=resume,
+        overwrite=overwrite,
+        engine=as_engine(engine),
+        progress=progress,
+        status=status,
+    )
     known = known or {"model": digest_of_classifier(clf) or "unknown"}
-    run = Run(job, shards, resume, overwrite)
+    run = Run(job, output, PROFILES)
 
-    def work(found: Mapping[str, Any]) -> Tables:
-        own = replace(job, weights=tuple(found["weights"]))
-        return lambda first: solve_chunk(own, first)
+    def maker(found: Mapping[str, Any]) -> Maker:
+        return _Scores(replace(job, weights=tuple(found["weights"])), loaded)
 
     resumed = run.complete(
-        {**known, "data": run.watch.digest, **_settings(job, gamma, weights)},
-        lambda: _resolve(job, gamma, weights),
-        work,
-        progress=progress,
+        {**known, **_settings(job, gamma, weights)}, lambda: _resolve(job, gamma, weights), maker
     )
-    return read_report(shards.out, resumed=resumed, seconds=time.monotonic() - started)
+    return read_report(run.shards, resumed=resumed, seconds=time.monotonic() - started)
+
+
+@dataclass(frozen=True)
+class _Scores(Maker):
+    """Makes tables of profiles."""
+
+    job: Job
+    loaded: LoadedClassifier | None
+
+    @property
+    def rows(self) -> Rows:
+        return self.job
+
+    def table(self, read: Read) -> Table:
+        return solve_chunk(self.job, read)
+
+    def packed(self) -> Packed:
+        own = {k: value for k, value in vars(self.job).items() if k not in ("clf", "source")}
+        model = PackedModel.of(self.job.clf, self.loaded)
+        return _PackedScores(model, PackedSource.of(self.job.source), own)
+
+
+@dataclass(frozen=True)
+class _PackedScores(Packed):
+    model: PackedModel
+    source: PackedSource
+    settings: dict[str, Any]
+
+    def unpack(self, device: str | None) -> Maker:
+        clf = as_classifier(self.model.open(device))
+        return _Scores(Job(clf=clf, source=self.source.open(clf), **self.settings), None)
 
 
 def first_look(
@@ -147,7 +195,6 @@ def _settings(job: Job, gamma: object, weights: Any) -> dict[str, Any]:
         "weights": None if weights is None else as_numbers(weights, "weights", like).tolist(),
         "solver": repr(job.solver),
         **({} if job.top is None else {"top": job.top}),
-        **settings_of(job),
     }
 
 

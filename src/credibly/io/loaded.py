@@ -33,36 +33,6 @@ _REFUSED = {
 
 
 @dataclass(frozen=True)
-class LoadedClassifier:
-    """A classifier, and where it came from.
-
-    Attributes:
-        classifier: ready to use.
-        kind: 'python', 'torch.export', 'skops' or 'pickle'.
-        description: what was loaded, in one line.
-        parts: names and digests of what the model was made of: weights, code, a name, a file.
-        notes: what was done to it, such as a switch to evaluation mode.
-
-    Example: see `load_classifier`.
-    """
-
-    classifier: Classifier
-    kind: str
-    description: str
-    parts: Parts
-    notes: tuple[str, ...] = ()
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 over all parts, in hex."""
-        return digest_of_parts(self.parts)
-
-    def parts_by_name(self) -> dict[str, str]:
-        """Return the parts as settings of a run: 'model weights', 'model code', ..."""
-        return {f"model {name}": value for name, value in self.parts}
-
-
-@dataclass(frozen=True)
 class Wanted:
     """The arguments of `load_classifier`."""
 
@@ -81,6 +51,38 @@ class Wanted:
             value: Any = getattr(self, name)
             if value is not None:
                 raise InvalidArgumentError(name, expected=expected, got=f"{value!r}", remedy=remedy)
+
+
+@dataclass(frozen=True)
+class LoadedClassifier:
+    """A classifier, and where it came from.
+
+    Attributes:
+        classifier: ready to use.
+        kind: 'python', 'torch.export', 'skops' or 'pickle'.
+        description: what was loaded, in one line.
+        parts: names and digests of what the model was made of: weights, code, a name, a file.
+        notes: what was done to it, such as a switch to evaluation mode.
+        origin: what was asked for, from which another process can load it again.
+
+    Example: see `load_classifier`.
+    """
+
+    classifier: Classifier
+    kind: str
+    description: str
+    parts: Parts
+    notes: tuple[str, ...] = ()
+    origin: tuple[str, Wanted] | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over all parts, in hex."""
+        return digest_of_parts(self.parts)
+
+    def parts_by_name(self) -> dict[str, str]:
+        """Return the parts as settings of a run: 'model weights', 'model code', ..."""
+        return {f"model {name}": value for name, value in self.parts}
 
 
 def refuse_format(path: Path, *, allowed: str | None = None) -> None:

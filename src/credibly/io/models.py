@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -66,6 +67,10 @@ def load_classifier(
         choice("outputs", outputs, get_args(Outputs), "Log-probabilities are logits.")
     place = None if weights is None else Path(weights)
     wanted = Wanted(place, outputs, loss, classes, preprocess, trusted, dtype, device)
+    return replace(_load(spec, wanted), origin=(str(spec), wanted))
+
+
+def _load(spec: str | Path, wanted: Wanted) -> LoadedClassifier:
     if ":" in str(spec) and not Path(spec).exists():
         return load_python(str(spec), wanted)
     path = Path(spec)

@@ -50,13 +50,28 @@ class RunFolder:
         self._patterns = (parts,) if isinstance(parts, str) else parts
         self._restart = restart
 
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def exists(self) -> bool:
+        """Return whether the folder is there."""
+        return self.path.is_dir()
+
+    def is_begun(self) -> bool:
+        """Return whether there is a manifest."""
+        return self.manifest.exists()
+
+    def manifest_bytes(self) -> bytes:
+        """Return the manifest as it is written."""
+        return self.manifest.read_bytes()
+
     def create(self) -> None:
         """Make the folder."""
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
 
     @contextmanager
-    def lock(self, what: str | Path | None = None, *, name: str = "lock") -> Iterator[None]:
+    def lock(self, what: object = None, *, name: str = "lock") -> Iterator[None]:
         """Allow one run at a time: raise `OutputError` where another one works on `what`.
 
         The lock ends with the process, however that ends. Whoever holds it works alone, so
@@ -122,24 +137,22 @@ class RunFolder:
         """
         own = as_json(settings)
         self._remove_abandoned()
-        if not self.manifest.exists():
+        if not self.is_begun():
             marks = {"format": self._kind, "format_version": self._version}
             content = {"settings": own, "resolved": as_json(make() if make else {})}
-            self.create()
-            record = {**marks, **content, "sha256": _digest(content)}
-            write_json(self.manifest, record, replace=False)
+            self._write_record({**marks, **content, "sha256": _digest(content)})
         stored = self.read()
         self._refuse_other(stored["settings"], own, same)
         return dict(stored["resolved"])
 
     def check(self, settings: Mapping[str, Any], *, same: Same | None = None) -> None:
         """Refuse a folder that was begun with other settings; nothing is written."""
-        if self.manifest.exists():
+        if self.is_begun():
             self._refuse_other(self.read()["settings"], as_json(settings), same)
 
     def read(self) -> dict[str, Any]:
         """Read the manifest: `settings` and `resolved`."""
-        record = read_json(self.manifest, self._kind, self._version)
+        record = self._record()
         for name in ("settings", "resolved"):
             if not isinstance(record.get(name), dict):
                 raise FileFormatError(f"{self.manifest}: the manifest has no {name!r}.")
@@ -179,6 +192,13 @@ class RunFolder:
                 (self.path / "lock").unlink(missing_ok=True)
                 self.path.rmdir()
 
+    def _record(self) -> dict[str, Any]:
+        return read_json(self.manifest, self._kind, self._version)
+
+    def _write_record(self, record: Mapping[str, Any]) -> None:
+        self.create()
+        write_json(self.manifest, record, replace=False)
+
     def _remove_abandoned(self) -> None:
         """Remove unfinished files of processes that are gone; others may be at work."""
         for path in self.path.glob(TEMPORARY):
@@ -203,7 +223,7 @@ class RunFolder:
         ]
         if differences:
             raise OutputError(
-                f"{self.path} belongs to a run with other settings: {'; '.join(differences)}",
+                f"{self} belongs to a run with other settings: {'; '.join(differences)}",
                 remedy=f"Use the same settings to continue it, or {self._restart}.",
             )
 

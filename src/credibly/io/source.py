@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, Literal
@@ -220,22 +221,46 @@ class Source(ABC):
         self._rows = rows if limit is None else min(rows, limit)
 
 
+@dataclass(frozen=True)
+class Known:
+    """What a `Watch` knows of the content, for one in another process.
+
+    Attributes:
+        stamp: of all rows.
+        digest: the fingerprint.
+    """
+
+    stamp: Stamp
+    digest: str
+
+
 class Watch:
     """The content of a source as it was at the start.
+
+    Args:
+        source: what is watched.
+        known: what a watch in another process knew; where its stamp differs, content is compared.
 
     Attributes:
         digest: its fingerprint.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, known: Known | None = None) -> None:
         self._source = source
-        self._looked = time.monotonic()
+        self._looked = time.monotonic() if known is None else -PAUSE
+        if known is not None:
+            self._stamp, self.digest = known.stamp, known.digest
+            return
         self._stamp = source.stamp()  # before the digest: a change in between is then noticed
         if source.opened not in (None, self._stamp):
             raise FileFormatError(
                 f"{source.path}: changed after it was opened. Open it again, once it is complete."
             )
         self.digest = source.fingerprint()
+
+    def known(self) -> Known:
+        """Return what is known, to send it to another process."""
+        return Known(self._stamp, self.digest)
 
     def look(self, start: int, stop: int) -> None:
         """Refuse another content if sizes or times say that these rows may have changed.
