@@ -25,6 +25,7 @@ from .logit_baselines import MaxLogitPNorm as MaxLogitPNorm
 from .logit_baselines import MaxSoftmax as MaxSoftmax
 from .logit_baselines import NegativeEntropy as NegativeEntropy
 from .logit_baselines import TemperatureScaled as TemperatureScaled
+from .mode_baselines import NearestMode as NearestMode
 from .ordinary_baselines import FDBD as FDBD
 from .ordinary_baselines import NCI as NCI
 from .ordinary_baselines import LastLayerLaplace as LastLayerLaplace

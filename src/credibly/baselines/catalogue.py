@@ -9,6 +9,7 @@ from credibly.baselines import input_baselines as by_input
 from credibly.baselines import logit_baselines as by_logits
 from credibly.baselines import ordinary_baselines as by_ordinary
 from credibly.baselines.base import Baseline
+from credibly.baselines.mode_baselines import NearestMode
 from credibly.errors import ModelError
 from credibly.model.classifier import Classifier
 from credibly.model.structure import Nested
@@ -23,6 +24,7 @@ def all_baselines(
     sigma: float = 0.1,
     votes: int = 100,
     dropout: bool = False,
+    mode_step: float | None = None,
 ) -> dict[str, Baseline]:
     """Every baseline by name. Choose the settings on held-out data, never on test data.
 
@@ -33,6 +35,8 @@ def all_baselines(
         sigma: standard deviation of the noise votes, in the same units.
         votes: noise votes per sample; three cost a pass.
         dropout: whether the network has dropout layers, for Monte-Carlo dropout.
+        mode_step: first step of the nearest mode, in the same units, for networks with a last
+            hidden layer; None leaves it out.
 
     Example:
         >>> import torch, credibly as cr
@@ -64,6 +68,8 @@ def all_baselines(
         found["temperature scaling"] = by_logits.TemperatureScaled(temperature=temperature)
     if dropout:
         found["Monte-Carlo dropout"] = by_input.MonteCarloDropout()
+    if mode_step is not None:
+        found["nearest mode"] = NearestMode(step=mode_step)
     return found
 
 
