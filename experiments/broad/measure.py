@@ -8,8 +8,8 @@ class, over that of the largest softmax output on the same inputs.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,15 +23,23 @@ from credibly.decide.alarm import ProfileUse
 from credibly.decide.examine import over_top, problem_of
 from credibly.decide.scores import SCORES
 from credibly.errors import ModelError
-from credibly.metrics import aurc, auroc, ds_aurc, ds_f1, failure_auroc
 from credibly.model.bind import bind
 from credibly.model.derivatives import FORWARD
 from credibly.model.features import LastHidden
 from credibly.profile.decision import usual_radius
 from credibly.solve.fixed import FixedDescent
 from experiments.broad.subject import Subject
+from experiments.broad.values import (
+    Scored,
+    caught,
+    detection,
+    failures,
+    fooled,
+    joint,
+    rank,
+)
 
-RATES, FOLDS = (0.01, 0.05), 5
+FOLDS = 5
 USES: dict[str, ProfileUse] = {
     "Judge": "never", "Judge, doubtful profiles": "doubtful", "Judge, every profile": "always",
 }  # fmt: skip
@@ -39,42 +47,52 @@ LABELLED, VIEWED = "Judge, with labels", "Judge, with views"
 BOTH = "smaller rank of shift and gain"
 JUDGES = (*USES, LABELLED, VIEWED)
 PROFILED = "Judge, every profile"
+MODE = "nearest mode"
 OF_PROFILES = ("shift", "gain", "predicted ratio", "predicted ratio, gamma x 16", BOTH)
 """Scores that need a profile of every input; two prices of gamma."""
 
-
-@dataclass(frozen=True)
-class Scored:
-    """One set of inputs: scores of trust, scores of belonging, and p-values, by method."""
-
-    trust: dict[str, Tensor]
-    belongs: dict[str, Tensor]
-    p_values: dict[str, Tensor]
+Fit, Say = Callable[..., cr.Judge], Callable[[str], None]
 
 
-def measure(subject: Subject) -> dict[str, Any]:
-    """All numbers of one subject."""
+def no_words(_: str) -> None:
+    """Say nothing."""
+
+
+def measure(
+    subject: Subject, *, costly: bool = True, fit: Fit = cr.Judge.fit, say: Say = no_words
+) -> dict[str, Any]:
+    """All numbers of one subject.
+
+    Args:
+        subject: the network and its sets.
+        costly: whether profiles, noise votes and the nearest mode are tried, too.
+        fit: makes a Judge, `cr.Judge.fit` with settings that change its speed alone.
+        say: is told what was done.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cr.errors.CrediblyWarning)
+        uses = USES if costly else dict(list(USES.items())[:1])
         judges = {
-            name: cr.Judge.fit(subject.net, subject.ordinary, profile=use)
-            for name, use in USES.items()
+            name: fit(subject.net, subject.ordinary, profile=use) for name, use in uses.items()
         }
         labels = subject.ordinary_labels.cpu()
-        judges[LABELLED] = cr.Judge.fit(subject.net, subject.ordinary, labels)
+        judges[LABELLED] = fit(subject.net, subject.ordinary, labels)
         if subject.views:
-            judges[VIEWED] = cr.Judge.fit(subject.net, subject.ordinary, views=subject.views)
-        methods = Methods(subject, judges)
-        sets = {"clean": subject.test, **subject.far, **subject.near, **subject.attacked}
-        sets |= subject.wrong_unit | {f"damaged: {k}": x for k, x in subject.damaged.items()}
-        scored = {name: methods.score(x) for name, x in sets.items()}
+            judges[VIEWED] = fit(subject.net, subject.ordinary, views=subject.views)
+        say("Judges fitted")
+        methods = Methods(subject, judges, costly=costly)
+        say("methods fitted")
+        scored = {}
+        for name, x in sets_of(subject).items():
+            scored[name] = methods.score(x)
+            say(f"{name}: {len(x)} scored")
     right = methods.predicted == subject.labels.cpu()
     return {
         "name": subject.name, "kind": subject.kind, "data": subject.data, "role": subject.role,
         "small": subject.small, "classes": methods.classes, "ordinary": len(subject.ordinary),
         "test": len(subject.test), "accuracy": float(right.double().mean()),
         "agreement": methods.agreement, "price": methods.price,
-        "failures": failures(subject, scored, right, methods),
+        "failures": failures(subject, scored, right, methods.clf),
         "caught": caught(subject, scored),
         "auroc": detection(subject, scored),
         "joint": joint(subject, scored, right),
@@ -82,20 +100,32 @@ def measure(subject: Subject) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def sets_of(subject: Subject) -> dict[str, Tensor]:
+    """All inputs that are scored, by name."""
+    found = {"clean": subject.test, **subject.far, **subject.near, **subject.attacked}
+    found |= subject.wrong_unit
+    return found | {f"damaged: {kind}": x for kind, x in subject.damaged.items()}
+
+
 class Methods:
     """Everything that gives an input a score, fitted to the ordinary inputs."""
 
-    def __init__(self, subject: Subject, judges: Mapping[str, cr.Judge]) -> None:
+    def __init__(self, subject: Subject, judges: Mapping[str, cr.Judge], *, costly: bool) -> None:
         self.judges, self.ordinary = judges, subject.ordinary
         self.clf = next(iter(judges.values())).examiner.clf
+        self.hidden = hidden_or_none(self.clf, subject.ordinary)
         self.plain = plain_baselines(self.clf, subject, judges["Judge"].examiner.gamma)
-        self.hidden = self._hidden(subject.ordinary)
+        if costly and self.hidden is not None:
+            self.plain |= {MODE: nearest_mode(subject.ordinary)}
+        if not costly:
+            del self.plain["noise vote"]
         self.folds = () if self.hidden is None else tuple(folds(self.hidden))
         self.fitted = {} if self.hidden is None else dict(baselines_of(self.hidden))
         self.known = {name: b(self.clf, subject.ordinary).cpu() for name, b in self.plain.items()}
-        self.profiles = Profiles(judges[PROFILED], subject.ordinary)
-        own = self.profiles.scores(subject.ordinary)
-        self.known |= {name: own[name] for name in ("shift", "gain")}
+        self.profiles = Profiles(judges[PROFILED], subject.ordinary) if costly else None
+        if self.profiles is not None:
+            own = self.profiles.scores(subject.ordinary)
+            self.known |= {name: own[name] for name in ("shift", "gain")}
         clean = {name: judge(subject.test, keep=False) for name, judge in judges.items()}
         self.predicted = clean["Judge"].predicted
         self.classes = judges["Judge"].facts.classes
@@ -103,7 +133,8 @@ class Methods:
         self.price = {name: b.passes(self.classes) for name, b in self.plain.items()}
         self.price |= dict.fromkeys(self.fitted, FORWARD)
         self.price |= {name: found.cost for name, found in clean.items()}
-        self.price |= dict.fromkeys(OF_PROFILES, self.price[PROFILED])
+        if costly:
+            self.price |= dict.fromkeys(OF_PROFILES, self.price[PROFILED])
 
     def score(self, x: Tensor) -> Scored:
         """All scores of a set."""
@@ -116,26 +147,24 @@ class Methods:
             found = judge(x, keep=False)
             strange = judge.alarm.whole.strangeness(found.signals)["either"]
             trust[name], belongs[name], p_values[name] = found.trust, -strange, found.p_ordinary
+        if self.profiles is not None:
+            self._by_profiles(x, trust, belongs, p_values)
+        return Scored(trust, belongs, p_values)
+
+    def _by_profiles(self, x: Tensor, trust: Any, belongs: Any, p_values: Any) -> None:
+        assert self.profiles is not None
         trust |= self.profiles.scores(x)
         for name in ("shift", "gain"):
             belongs[name], p_values[name] = trust[name], self._p(name, trust[name])
         both = torch.stack([p_values["shift"], p_values["gain"]]).amin(0)
         both_known = torch.stack([self._p(n, self.known[n]) for n in ("shift", "gain")]).amin(0)
         belongs[BOTH], p_values[BOTH] = both, rank(both_known, both)
-        return Scored(trust, belongs, p_values)
 
     def _p(self, name: str, values: Tensor) -> Tensor:
         return rank(self.known[name], values)
 
-    def _hidden(self, x: Tensor) -> Hidden | None:
-        """What the last linear layer takes and gives; None for models without one."""
-        if LastHidden.find(bind(self.clf, x[:2]).innermost) is None:
-            return None
-        return hidden_of(self.clf, x)
-
     def _by_features(self, x: Tensor, trust: Any, belongs: Any, p_values: Any) -> None:
-        hidden = self._hidden(x)
-        assert hidden is not None
+        hidden = hidden_of(self.clf, x)
         for name, baseline in self.fitted.items():
             try:
                 trust[name] = belongs[name] = baseline.of_hidden(hidden).cpu()
@@ -149,6 +178,13 @@ class Methods:
                 )
                 above += torch.searchsorted(known.sort().values, new, right=True)
             p_values[name] = above / (len(self.ordinary) + 1)
+
+
+def hidden_or_none(clf: cr.Classifier, x: Tensor) -> Hidden | None:
+    """What the last linear layer takes and gives; None for models without one."""
+    if LastHidden.find(bind(clf, x[:2]).innermost) is None:
+        return None
+    return hidden_of(clf, x)
 
 
 class Profiles:
@@ -198,6 +234,11 @@ def plain_baselines(clf: cr.Classifier, subject: Subject, gamma: float) -> dict[
     return found
 
 
+def nearest_mode(ordinary: Tensor) -> cr.baselines.NearestMode:
+    """Our reading of TRUST; its step was set before anything was measured with it."""
+    return cr.baselines.NearestMode(step=0.05 * float(ordinary.double().std()))
+
+
 def folds(hidden: Hidden) -> Any:
     """Baselines fitted to all but one fifth of the ordinary inputs, and that fifth."""
     order = torch.randperm(len(hidden.features), generator=torch.Generator().manual_seed(0))
@@ -208,85 +249,3 @@ def folds(hidden: Hidden) -> Any:
             for rows in (here.to(hidden.features.device), ~here.to(hidden.features.device))
         )
         yield baselines_of(outside), inside
-
-
-def rank(known: Tensor, values: Tensor) -> Tensor:
-    """Conformal p-values (n,): small scores of trust are strange."""
-    return (1 + torch.searchsorted(known.sort().values, values.contiguous(), right=True)) / (
-        len(known) + 1
-    )
-
-
-def failures(
-    subject: Subject, scored: dict[str, Scored], right: Tensor, methods: Methods
-) -> dict[str, dict[str, float]]:
-    """AURC over that of max softmax, for clean inputs and each damaged set; failure AUROC."""
-    found: dict[str, dict[str, float]] = {}
-    for name in ("clean", *(f"damaged: {kind}" for kind in subject.damaged)):
-        good = right
-        if name != "clean":
-            x = subject.damaged[name.removeprefix("damaged: ")]
-            good = methods.clf.predict(x).cpu() == subject.labels[: len(x)].cpu()
-        if not 0 < int(good.sum()) < len(good):
-            continue
-        base = aurc(scored[name].trust["max softmax"], good)
-        found[name] = {
-            method: aurc(score, good) / base for method, score in scored[name].trust.items()
-        }
-        if name == "clean":
-            found["failure AUROC"] = {
-                method: failure_auroc(score, good) for method, score in scored[name].trust.items()
-            }
-            found["AURC"] = {"max softmax": base}
-    return found
-
-
-def caught(subject: Subject, scored: dict[str, Scored]) -> dict[str, dict[str, list[float]]]:
-    """Shares at or below 1 and 5 % of each set, clean ones (false alarms) included."""
-    kinds = ("clean", *subject.far, *subject.near, *subject.attacked, *subject.wrong_unit)
-    return {
-        kind: {
-            name: [round(float((p <= rate + 1e-12).double().mean()), 4) for rate in RATES]
-            for name, p in scored[kind].p_values.items()
-        }
-        for kind in kinds
-    }
-
-
-def fooled(subject: Subject, judge: cr.Judge) -> dict[str, float]:
-    """Shares of clean and attacked inputs that are trusted with a wrong class."""
-    found = {}
-    for kind, x in {"clean": subject.test, **subject.attacked}.items():
-        told, labels = judge(x, keep=False), subject.labels[: len(x)].cpu()
-        found[kind] = float((told.accepted & (told.predicted != labels)).double().mean())
-    return found
-
-
-def detection(subject: Subject, scored: dict[str, Scored]) -> dict[str, dict[str, float]]:
-    """AUROC of each set of outliers against clean inputs."""
-    clean = scored["clean"].belongs
-    return {
-        kind: {name: auroc(-values, -clean[name]) for name, values in scored[kind].belongs.items()}
-        for kind in (*subject.far, *subject.near)
-    }
-
-
-def joint(subject: Subject, scored: dict[str, Scored], right: Tensor) -> dict[str, list[float]]:
-    """DS-F1 and DS-AURC in a stream of clean inputs and, as many in all, far outliers.
-
-    Baselines of outliers are paired with max softmax; a Judge has its own two scores.
-    """
-    clean, count = scored["clean"], -(-len(right) // max(len(subject.far), 1))
-    found = {}
-    for name in clean.belongs:
-        first = name if name in JUDGES else "max softmax"
-        foreign = tuple(
-            torch.cat([part[name][:count] for part in parts])
-            for parts, name in (
-                ([scored[kind].trust for kind in subject.far], first),
-                ([scored[kind].belongs for kind in subject.far], name),
-            )
-        )
-        given = (clean.trust[first], clean.belongs[name], right, foreign)
-        found[name] = [ds_f1(*given), ds_aurc(*given)]
-    return found

@@ -7,8 +7,8 @@ import torch
 
 from experiments.broad.__main__ import main
 from experiments.broad.image_sets import mimic
-from experiments.broad.measure import rank
 from experiments.broad.summary import read, sets_of, summary, table
+from experiments.broad.values import rank
 
 
 @pytest.fixture(scope="module")
