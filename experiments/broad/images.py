@@ -176,9 +176,17 @@ SPECS = (
 
 
 def images(
-    data: Path, *, device: str = "cpu", small: bool = False, only: Role | None = None
+    data: Path,
+    *,
+    device: str = "cpu",
+    small: bool = False,
+    only: Role | None = None,
+    alone: bool = False,
 ) -> Iterator[Subject]:
-    """Yield one network after another; `small` yields the embedded one with few images."""
+    """Yield one network after another; `small` yields the embedded one with few images.
+
+    `alone`: without the members of an ensemble.
+    """
     if only != "confirm":
         yield embedded(data, device, small=small)
     if small:
@@ -191,7 +199,7 @@ def images(
         there = all((data / names[spec.data]).exists() for names in (TESTS, TRAININGS))
         wanted = only in (None, spec.role)
         if there and wanted and (device != "cpu" or not spec.cuda_only):
-            yield trained(data, spec, device)
+            yield trained(data, replace(spec, members=0) if alone else spec, device)
 
 
 def embedded(data: Path, device: str, *, small: bool = False) -> Subject:
@@ -227,19 +235,25 @@ def loaded(data: Path, dataset: str, device: str) -> Subject:
 
 def trained(data: Path, spec: Spec, device: str) -> Subject:
     """Train a network and its members, and make their sets."""
-    unknown = spec.recipe.left_out
-    train = read_npz(data / TRAININGS[spec.data]).without(unknown)
-    every = tests_of(data, spec)
-    part = every.without(unknown).to(device)
-    ordinary, test = part[:ORDINARY], part[ORDINARY : ORDINARY + TEST]
+    train = read_npz(data / TRAININGS[spec.data]).without(spec.recipe.left_out)
     seeds = range(1 + (min(spec.members, 2) if device == "cpu" else spec.members))
     net, *members = (fitted(spec, train, seed, device) for seed in seeds)
+    return subject_of(data, spec, net, tuple(members), device)
+
+
+def subject_of(
+    data: Path, spec: Spec, net: nn.Module, members: tuple[nn.Module, ...], device: str
+) -> Subject:
+    """Make the sets of a trained network."""
+    unknown, every = spec.recipe.left_out, tests_of(data, spec)
+    part = every.without(unknown).to(device)
+    ordinary, test = part[:ORDINARY], part[ORDINARY : ORDINARY + TEST]
     near = {NEAR: every.only(unknown).pixels.to(device)} if unknown else {}
     others = foreign(data, spec.data, spec.role)
     return Subject(
         name=spec.name, kind=spec.kind, data=spec.data, role=spec.role, net=net,
         ordinary=ordinary.pixels, ordinary_labels=ordinary.labels, test=test.pixels,
-        labels=test.labels, near=near, members=tuple(members), small=spec.small,
+        labels=test.labels, near=near, members=members, small=spec.small,
         **sets(net, test, others, spec.plan, ordinary),
     )  # fmt: skip
 
@@ -269,6 +283,15 @@ def foreign(data: Path, own: str, role: Role) -> dict[str, Tensor]:
 
 def fitted(spec: Spec, train: Images, seed: int, device: str) -> nn.Module:
     """Train one network by Adam, as `experiments.train` does; on a GPU in bfloat16."""
+    step, net = prepared(spec, train, seed, device)
+    once = runner(step)
+    for epoch in range(step.recipe.epochs):
+        run_epoch(step, once, epoch, seed)
+    return net.eval().requires_grad_(False)
+
+
+def prepared(spec: Spec, train: Images, seed: int, device: str) -> tuple[Step, nn.Module]:
+    """Return a step of training, and the network on pixels that it trains."""
     torch.manual_seed(seed)
     torch.backends.cudnn.deterministic = True
     epochs = spec.recipe.epochs or round(CIFAR_IMAGES / len(train))
@@ -277,10 +300,7 @@ def fitted(spec: Spec, train: Images, seed: int, device: str) -> nn.Module:
     shaped = (moment.reshape(1, -1, 1, 1) for moment in (mean, std))
     recipe = replace(spec.recipe, epochs=epochs)
     step = Step(net, train.as_bytes().to(device), recipe, *shaped)
-    once = runner(step)
-    for epoch in range(epochs):
-        run_epoch(step, once, epoch, seed)
-    return Affine(net, mean, std).eval().requires_grad_(False)
+    return step, Affine(net, mean, std)
 
 
 def run_epoch(step: Step, once: Callable[[], None], epoch: int, seed: int) -> None:

@@ -28,6 +28,7 @@ from credibly.model.derivatives import FORWARD
 from credibly.model.features import LastHidden
 from credibly.profile.decision import usual_radius
 from credibly.solve.fixed import FixedDescent
+from experiments.broad.depths import Depths
 from experiments.broad.subject import Subject
 from experiments.broad.values import (
     Scored,
@@ -51,7 +52,10 @@ MODE = "nearest mode"
 OF_PROFILES = ("shift", "gain", "predicted ratio", "predicted ratio, gamma x 16", BOTH)
 """Scores that need a profile of every input; two prices of gamma."""
 
-Fit, Say = Callable[..., cr.Judge], Callable[[str], None]
+Fit, Say, Parts = Callable[..., cr.Judge], Callable[[str], None], tuple[str, ...]
+PARTS: Parts = ("forwards", "profiles", "mode", "depths")
+"""Groups of methods: those of a few forwards; profiles and as dear ones; the nearest mode; and
+profiles at other depths and along a path. The last two were added after the choice."""
 
 
 def no_words(_: str) -> None:
@@ -59,33 +63,24 @@ def no_words(_: str) -> None:
 
 
 def measure(
-    subject: Subject, *, costly: bool = True, fit: Fit = cr.Judge.fit, say: Say = no_words
+    subject: Subject, *, parts: Parts = PARTS, fit: Fit = cr.Judge.fit, say: Say = no_words
 ) -> dict[str, Any]:
     """All numbers of one subject.
 
     Args:
         subject: the network and its sets.
-        costly: whether profiles, noise votes and the nearest mode are tried, too.
+        parts: which methods are tried; the Judge and max softmax always are.
         fit: makes a Judge, `cr.Judge.fit` with settings that change its speed alone.
         say: is told what was done.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", cr.errors.CrediblyWarning)
-        uses = USES if costly else dict(list(USES.items())[:1])
-        judges = {
-            name: fit(subject.net, subject.ordinary, profile=use) for name, use in uses.items()
-        }
-        labels = subject.ordinary_labels.cpu()
-        judges[LABELLED] = fit(subject.net, subject.ordinary, labels)
-        if subject.views:
-            judges[VIEWED] = fit(subject.net, subject.ordinary, views=subject.views)
-        say("Judges fitted")
-        methods = Methods(subject, judges, costly=costly)
+        methods = Methods(subject, judges_of(subject, parts, fit), parts)
         say("methods fitted")
         scored = {}
         for name, x in sets_of(subject).items():
             scored[name] = methods.score(x)
-            say(f"{name}: {len(x)} scored")
+            say(f"{len(x)} scored: {name}")
     right = methods.predicted == subject.labels.cpu()
     return {
         "name": subject.name, "kind": subject.kind, "data": subject.data, "role": subject.role,
@@ -96,8 +91,20 @@ def measure(
         "caught": caught(subject, scored),
         "auroc": detection(subject, scored),
         "joint": joint(subject, scored, right),
-        "fooled": fooled(subject, judges["Judge"]),
+        "fooled": fooled(subject, methods.judges["Judge"]),
     }  # fmt: skip
+
+
+def judges_of(subject: Subject, parts: Parts, fit: Fit) -> dict[str, cr.Judge]:
+    """The Judges that are compared; the first one is the default."""
+    net, ordinary = subject.net, subject.ordinary
+    uses = USES if "profiles" in parts else {"Judge": USES["Judge"]}
+    found = {name: fit(net, ordinary, profile=use) for name, use in uses.items()}
+    if "forwards" in parts:
+        found[LABELLED] = fit(net, ordinary, subject.ordinary_labels.cpu())
+        if subject.views:
+            found[VIEWED] = fit(net, ordinary, views=subject.views)
+    return found
 
 
 def sets_of(subject: Subject) -> dict[str, Tensor]:
@@ -110,31 +117,34 @@ def sets_of(subject: Subject) -> dict[str, Tensor]:
 class Methods:
     """Everything that gives an input a score, fitted to the ordinary inputs."""
 
-    def __init__(self, subject: Subject, judges: Mapping[str, cr.Judge], *, costly: bool) -> None:
+    def __init__(self, subject: Subject, judges: Mapping[str, cr.Judge], parts: Parts) -> None:
         self.judges, self.ordinary = judges, subject.ordinary
-        self.clf = next(iter(judges.values())).examiner.clf
-        self.hidden = hidden_or_none(self.clf, subject.ordinary)
-        self.plain = plain_baselines(self.clf, subject, judges["Judge"].examiner.gamma)
-        if costly and self.hidden is not None:
+        default = judges["Judge"]
+        self.clf = default.examiner.clf
+        hidden = hidden_or_none(self.clf, subject.ordinary)
+        self.plain = plain_baselines(self.clf, subject, default.examiner.gamma, parts)
+        if "mode" in parts and hidden is not None:
             self.plain |= {MODE: nearest_mode(subject.ordinary)}
-        if not costly:
-            del self.plain["noise vote"]
+        self.hidden = hidden if "forwards" in parts else None
         self.folds = () if self.hidden is None else tuple(folds(self.hidden))
         self.fitted = {} if self.hidden is None else dict(baselines_of(self.hidden))
         self.known = {name: b(self.clf, subject.ordinary).cpu() for name, b in self.plain.items()}
-        self.profiles = Profiles(judges[PROFILED], subject.ordinary) if costly else None
-        if self.profiles is not None:
-            own = self.profiles.scores(subject.ordinary)
-            self.known |= {name: own[name] for name in ("shift", "gain")}
         clean = {name: judge(subject.test, keep=False) for name, judge in judges.items()}
         self.predicted = clean["Judge"].predicted
-        self.classes = judges["Judge"].facts.classes
-        self.agreement = judges["Judge"].recipe.shares.get("agreement", 0.0)
+        self.classes = default.facts.classes
+        self.agreement = default.recipe.shares.get("agreement", 0.0)
         self.price = {name: b.passes(self.classes) for name, b in self.plain.items()}
         self.price |= dict.fromkeys(self.fitted, FORWARD)
         self.price |= {name: found.cost for name, found in clean.items()}
-        if costly:
+        self.profiles = self.depths = None
+        if "profiles" in parts:
+            self.profiles = Profiles(judges[PROFILED], subject.ordinary)
+            own = self.profiles.scores(subject.ordinary)
+            self.known |= {name: own[name] for name in ("shift", "gain")}
             self.price |= dict.fromkeys(OF_PROFILES, self.price[PROFILED])
+        if "depths" in parts and hidden is not None:
+            self.depths = Depths(default.examiner, subject.ordinary)
+            self.price |= self.depths.price
 
     def score(self, x: Tensor) -> Scored:
         """All scores of a set."""
@@ -149,6 +159,8 @@ class Methods:
             trust[name], belongs[name], p_values[name] = found.trust, -strange, found.p_ordinary
         if self.profiles is not None:
             self._by_profiles(x, trust, belongs, p_values)
+        if self.depths is not None:
+            trust |= self.depths.scores(x)
         return Scored(trust, belongs, p_values)
 
     def _by_profiles(self, x: Tensor, trust: Any, belongs: Any, p_values: Any) -> None:
@@ -214,7 +226,9 @@ class Profiles:
         return {name: torch.cat(values) for name, values in parts.items()}
 
 
-def plain_baselines(clf: cr.Classifier, subject: Subject, gamma: float) -> dict[str, Any]:
+def plain_baselines(
+    clf: cr.Classifier, subject: Subject, gamma: float, parts: Parts
+) -> dict[str, Any]:
     """Baselines that need nothing but the model, and those of named views and members."""
     spread = float(subject.ordinary.double().std())
     found = cr.baselines.all_baselines(
@@ -227,6 +241,10 @@ def plain_baselines(clf: cr.Classifier, subject: Subject, gamma: float) -> dict[
     for name in ("DOCTOR beta with step", "credence ratio", "one gradient step",
                  "one Gauss-Newton step"):  # fmt: skip
         found.pop(name)
+    if "profiles" not in parts:
+        del found["noise vote"]
+    if "forwards" not in parts:
+        return {name: found[name] for name in ("max softmax", "noise vote") if name in found}
     if subject.views:
         found["test-time augmentation"] = cr.baselines.TestTimeAugmentation(views=subject.views)
     if subject.members and isinstance(subject.net, torch.nn.Module):

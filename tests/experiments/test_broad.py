@@ -5,8 +5,11 @@ import json
 import pytest
 import torch
 
-from experiments.broad.__main__ import main
+from experiments.broad.__main__ import add_to, main
+from experiments.broad.depths import layers_at
+from experiments.broad.digits import digits
 from experiments.broad.image_sets import mimic
+from experiments.broad.rows import file_name, put
 from experiments.broad.summary import read, sets_of, summary, table
 from experiments.broad.values import rank
 
@@ -67,11 +70,57 @@ def test_the_aims_are_those_of_the_networks_that_confirm(folder, capsys):
     assert "trusted though wrong" in told
 
 
+def test_methods_are_added_to_files_and_what_is_there_stays(folder, tmp_path):
+    (row,) = (row for row in read(folder) if row["name"].startswith("digits") and
+              row["role"] == "confirm")  # fmt: skip
+    without = json.loads(json.dumps(row))
+    del without["price"]["nearest mode"]
+    for sets in ("failures", "caught", "auroc"):
+        for found in without[sets].values():
+            found.pop("nearest mode", None)
+    without["caught"]["clean"]["Mahalanobis"] = [0.125, 0.25]  # is not measured again
+    path = tmp_path / file_name(row["name"])
+    put(without, path)
+    (subject,) = digits(small=True, only="confirm")
+    assert add_to(tmp_path, subject, "cpu") == json.loads(path.read_text())
+    found = json.loads(path.read_text())
+    assert found["added"]["same network"]
+    assert found["added"]["accuracy"] == row["accuracy"]
+    assert {"nearest mode", "predicted ratio, half way"} <= set(found["added"]["methods"])
+    assert found["caught"]["clean"]["Mahalanobis"] == [0.125, 0.25]
+    assert found["caught"]["clean"]["nearest mode"] == row["caught"]["clean"]["nearest mode"]
+    assert found["failures"]["clean"].items() > row["failures"]["clean"].items()
+    assert found["price"]["predicted ratio, mean of depths"] == 36  # at the input and three layers
+    other = tmp_path / "other"
+    other.mkdir()
+    assert add_to(other, subject, "cpu") is None  # a network that was not measured
+
+
+def test_layers_are_counted_from_the_first_one_with_weights():
+    net = torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4),
+        torch.nn.Tanh(), torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2),
+    )  # fmt: skip
+    names = layers_at(net, torch.zeros(1, 2, 2))
+    assert names == {"half way": "3", "three quarters": "5", "last hidden layer": "6"}
+    assert layers_at(torch.nn.Linear(4, 2), torch.zeros(1, 4)) == {}
+    assert layers_at(lambda x: x, torch.zeros(1, 4)) == {}
+    one = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 2))
+    assert layers_at(one, torch.zeros(1, 4)) == {"last hidden layer": "0"}
+
+
 def test_the_summary_has_both_roles_and_every_method(folder):
     text = summary(read(folder))
     assert "## Networks that choose" in text
     assert "## Networks that confirm" in text
-    for name in ("Judge, with labels", "max softmax", "Mahalanobis", "ensemble", "shift"):
+    for name in (
+        "Judge, with labels",
+        "max softmax",
+        "Mahalanobis",
+        "ensemble",
+        "shift",
+        "nearest mode",
+    ):
         assert f"| {name} |" in text
 
 
