@@ -9,6 +9,7 @@ import credibly as cr
 from credibly.model.bind import bind
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.solve.loop import batch_size, solve
+from credibly.solve.status import Status
 from tests.reference import models
 
 
@@ -228,3 +229,54 @@ def test_a_vanishing_gradient_is_the_goal_unless_it_is_met_at_x0():
     start[1] += 0.01
     found = solve(p, cr.solvers.LBFGS(), chunk_size=2, start=start)
     assert found.status.tolist() == [cr.Status.NO_GRADIENT, cr.Status.CONVERGED]
+
+
+class Stages(cr.solvers.Solver):
+    """Any stages, one after the other."""
+
+    def __init__(self, *stages):
+        self.own = stages
+
+    def stages(self):
+        return self.own
+
+
+SHORT = cr.solvers.GradientDescent(step=0.01, steps=3, patience=None, tolerance=0.0)
+
+
+def stationarity(p, solution):
+    return p.relative_stationarity(p.evaluate(solution.x))
+
+
+def test_a_sample_near_enough_to_stationary_is_left_alone_by_later_stages():
+    p = problem(8)
+    after_one = stationarity(p, solve(p, Stages(SHORT), chunk_size=8))
+    middle = float(after_one.median())
+    both = solve(p, Stages(replace(SHORT, enough=middle), SHORT), chunk_size=8)
+    done = after_one <= middle
+    assert 0 < int(done.sum()) < 8
+    assert both.steps.tolist() == [3 if one else 6 for one in done]
+
+
+def test_a_stage_leaves_out_samples_that_are_too_far_from_stationary():
+    p = problem(8)
+    after_one = stationarity(p, solve(p, Stages(SHORT), chunk_size=8))
+    middle = float(after_one.median())
+    found = solve(p, Stages(SHORT, replace(SHORT, most=middle), SHORT), chunk_size=8)
+    assert found.steps.tolist() == [9 if one else 6 for one in after_one <= middle]
+    assert Status.RUNNING not in found.status.tolist()
+
+
+def test_the_first_stage_takes_on_every_sample():
+    found = solve(problem(4), replace(SHORT, most=1e-9), chunk_size=4)
+    assert found.steps.tolist() == [3] * 4
+    assert found.status.tolist() == [Status.STEP_LIMIT] * 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "argument"), [({"enough": -1.0}, "enough"), ({"most": 0.0}, "most")]
+)
+def test_stationarities_of_a_stage_are_checked(settings, argument):
+    with pytest.raises(cr.errors.InvalidArgumentError) as caught:
+        cr.solvers.LBFGS(**settings)
+    assert caught.value.argument == argument

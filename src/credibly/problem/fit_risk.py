@@ -83,6 +83,11 @@ class FitRiskProblem:
         gradient = 2 * shift + found.pull
         return Point(x, found.losses, self._objective(shift, found.losses), gradient)
 
+    def with_losses(self, point: Point) -> Point:
+        """The point with the losses of this problem, and another one's gradient: one forward."""
+        losses = losses_only(self.variable, point.x)
+        return replace(point, losses=losses, objective=self._objective(point.x - self.x0, losses))
+
     def objective(self, x: Tensor) -> Tensor:
         """F (n,): one forward."""
         return self._objective(x - self.x0, losses_only(self.variable, x))

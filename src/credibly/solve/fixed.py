@@ -21,10 +21,6 @@ from credibly._validation import positive, tolerance, whole
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.types import norm, per_sample
 
-DRAFT_PARTS, FEW = 2, 64
-"""Parts in which exact points are evaluated beside a draft, whose numbers take half the memory; but
-not of fewer samples."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class FixedDescent:
@@ -63,11 +59,12 @@ class FixedDescent:
     ) -> tuple[Point, Point]:
         """The starting point and the best one, both evaluated.
 
-        With a `draft`, the same problem in a cheaper precision, the steps are its passes; the best
-        of its points is evaluated once more, exactly, and x0 kept where it is no better.
+        With a `draft`, the same problem in a cheaper precision, all gradients are its own: exact
+        losses of x0 and of the best point take one forward each, and x0 is kept where the best is
+        no better.
         """
-        steps, parts = draft or problem, 1 if draft is None else DRAFT_PARTS
-        start = _evaluated(problem, problem.x0, parts)
+        steps = draft or problem
+        start = steps.evaluate(problem.x0)
         best, point, direction = start, start, torch.zeros_like(start.x)
         for step in range(self.steps):
             direction = self.momentum * direction + _unit(problem.free_gradient(point))
@@ -77,17 +74,8 @@ class FixedDescent:
             best = best.replaced(point, point.objective < best.objective)
         if draft is None:
             return start, best
-        exact = _evaluated(problem, best.x, parts)
-        return start, start.replaced(exact, exact.objective < start.objective)
-
-
-def _evaluated(problem: FitRiskProblem, x: Tensor, parts: int) -> Point:
-    """The points x, in so many parts where there are enough samples."""
-    size = max(FEW, -(-len(x) // parts))
-    if size >= len(x):
-        return problem.evaluate(x)
-    places = [slice(first, first + size) for first in range(0, len(x), size)]
-    return Point.concatenate([problem.select(rows).evaluate(x[rows]) for rows in places])
+        start, found = problem.with_losses(start), problem.with_losses(best)
+        return start, start.replaced(found, found.objective < start.objective)
 
 
 def _unit(values: Tensor) -> Tensor:

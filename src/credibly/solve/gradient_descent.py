@@ -101,6 +101,10 @@ def annealed(steps: int, step: float, *, momentum: float, forgetting: float) -> 
     )  # fmt: skip
 
 
+_ENOUGH, _SMOOTH = 0.05, 0.12
+"""Relative stationarities: where L-BFGS leaves little to gain, and where more of it may get there.
+
+On small networks the first is reached, on ResNets hardly ever; docs/explanation/solvers.md."""
 _PAIRS = 5  # of L-BFGS; on rough networks more of them bring nothing
 
 
@@ -108,15 +112,16 @@ _PAIRS = 5  # of L-BFGS; on rough networks more of them bring nothing
 class Hybrid(Solver):
     """L-BFGS, two anneals, L-BFGS: each stage starts from the best point of the one before.
 
-    On a smooth model the first stage converges and nothing else runs. On a ReLU network it stops
-    when kinks, which it takes for curvature, slow it down. Averages over few gradients with falling
-    steps (Adam's scaling) then get past the kinks, first quickly, then thoroughly, and a last short
-    L-BFGS improves the result.
+    On a smooth model L-BFGS comes so near to a stationary point that little is left to gain, and
+    nothing else runs. On a large ReLU network it stops when kinks, which it takes for curvature,
+    slow it down. Averages over few gradients with falling steps (Adam's scaling) then get past the
+    kinks, first quickly, then thoroughly, and a last short L-BFGS improves the result.
 
     Attributes:
         effort: scales the lengths of the anneals and of the last stage: 1 is the default, chosen by
             measurement, 0.5 is faster, 4 is for reference solutions.
-        tolerance: see `credibly.solve.base.Stage`.
+        tolerance: see `credibly.solve.base.Stage`. With one, a sample is done when it is met, and
+            not before.
 
     Example: see `credibly.credibility`, whose default it is, and docs/explanation/solvers.md.
     """
@@ -130,10 +135,12 @@ class Hybrid(Solver):
             tolerance(self.tolerance)
 
     def stages(self) -> tuple[Stage[State], ...]:
-        quick, thorough = max(1, round(20 * self.effort)), max(1, round(50 * self.effort))
+        quick, thorough = max(1, round(16 * self.effort)), max(1, round(48 * self.effort))
         settle = max(8, round(100 * self.effort))
+        enough = None if self.tolerance is not None else _ENOUGH / max(1.0, self.effort)
         stages: tuple[Stage[Any], ...] = (
-            LBFGS(steps=200, memory=_PAIRS, decrease=0.05, patience=6),
+            LBFGS(steps=200, decrease=0.01, patience=5, enough=enough),
+            LBFGS(steps=12, decrease=1e-3, patience=5, enough=enough, most=_SMOOTH),
             annealed(quick, 0.2, momentum=0.5, forgetting=0.6),
             annealed(thorough, 0.45, momentum=0.6, forgetting=0.8),
             LBFGS(steps=settle, memory=_PAIRS, decrease=0.002, patience=4),

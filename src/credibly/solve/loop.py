@@ -77,19 +77,38 @@ class _Chunk:
         for number, stage in enumerate(self.stages):
             if len(rows) == 0:
                 break
-            best = self._run_stage(stage, number, rows, best)
-            # converged samples are done; the others go on, from their best point
-            last = number + 1 == len(self.stages)
-            again = self._goes_on(rows, best) if not last else torch.zeros_like(rows).bool()
+            asked, others = self._asked_by(stage, number, rows, best)
+            if bool(asked.any()):
+                best.write(asked, self._run_stage(stage, number, rows[asked], best.select(asked)))
+            again = others | (asked & self._goes_on(stage, rows, best))
             rows, best = rows[again], best.select(again)
         self.tick(1.0)
         return Solution(self.x, self.status, self.steps, self.passes)
 
-    def _goes_on(self, rows: Tensor, best: Point) -> Tensor:
+    def _asked_by(
+        self, stage: Stage[State], number: int, rows: Tensor, best: Point
+    ) -> tuple[Tensor, Tensor]:
+        """Samples (n,) that the stage takes on, and those that it leaves to the next ones.
+
+        The first stage takes on all of them, so that each has a status.
+        """
+        if stage.most >= 1.0 or number == 0:
+            everyone = torch.ones_like(rows, dtype=torch.bool)
+            return everyone, ~everyone
+        smooth = self._stationarity(rows, best) <= stage.most
+        return smooth, ~smooth
+
+    def _goes_on(self, stage: Stage[State], rows: Tensor, best: Point) -> Tensor:
         """Samples not done, also those that left the region where the model is finite."""
         status = self.status[rows]
         back = (status == Status.NON_FINITE_MODEL) & finite_rows(best.gradient)
-        return (status == Status.STALLED) | (status == Status.STEP_LIMIT) | back
+        open_ = (status == Status.STALLED) | (status == Status.STEP_LIMIT) | back
+        if stage.enough is None:
+            return open_
+        return open_ & ~(self._stationarity(rows, best) <= stage.enough)
+
+    def _stationarity(self, rows: Tensor, best: Point) -> Tensor:
+        return self.problem.select(rows).relative_stationarity(best)
 
     def _first_look(self, start: Tensor | None) -> tuple[Tensor, Point]:
         """Evaluate the starting points, and take out the samples that cannot be solved."""
