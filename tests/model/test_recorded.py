@@ -115,6 +115,22 @@ def test_a_descent_with_a_recorder_is_the_descent(top):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("solver", [cr.solvers.Hybrid(), cr.solvers.GaussNewton(steps=4)])
+def test_a_full_solve_with_a_recorder_is_the_full_solve(solver):
+    net, tape = models.smooth_network(), Tape()
+    plain, quick = cr.Classifier(net), cr.Classifier(net)
+    quick.recorder = Recorder(sizes=(1, 4, 16), record=tape)
+    x = models.inputs(9)
+    settings = {"gamma": 30.0, "solver": solver, "chunk_size": 5}
+    one, other = (cr.credibility(clf, x, **settings) for clf in (plain, quick))
+    assert tape.played
+    assert torch.allclose(one.credibility, other.credibility, atol=1e-9)
+    assert one.passes.tolist() == other.passes.tolist()
+    harder = cr.credibility(quick, x, **{**settings, "gamma": 60.0})
+    again = cr.credibility(plain, x, **{**settings, "gamma": 60.0})
+    assert torch.allclose(harder.credibility, again.credibility, atol=1e-9)
+
+
 def test_networks_run_as_the_recorder_gives_them():
     seen = []
     recorder = Recorder(sizes=(4,), record=Tape(), compiles=True)

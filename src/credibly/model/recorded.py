@@ -31,12 +31,12 @@ Run = Callable[[Tensors], Tensors]
 SIZES = (1, 4, 16, 32, 64, 128, 256, 512, 1024, 2048)
 """Sizes of pieces. Those of a compiled network are fewer: each is compiled by itself."""
 
-COMPILED_SIZES = (1, 16, 128, 1024, 2048)
+COMPILED_SIZES = (1, 32, 256, 2048)
 
 SMALL, FULL_ENOUGH = 32, 0.7
 """Up to so many samples, or where so much of it is filled, a piece is padded rather than cut."""
 
-KEPT, WARM_UPS = 16, 2
+KEPT, WARM_UPS = 32, 2
 """Recordings that are kept at most, and runs before one, in which libraries prepare buffers."""
 
 
@@ -55,8 +55,11 @@ class Recording:
         return tuple(part.clone() for part in self.found)
 
 
-def record(work: Run, given: Tensors) -> Run:
-    """Record work on a GPU."""
+def record(work: Run, given: Tensors, pool: Any = None) -> Run:
+    """Record work on a GPU; recordings of one pool share memory for what is in between.
+
+    They may: each result is copied before anything else is replayed.
+    """
     own = tuple(part.clone() for part in given)
     aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch gives it no types
     aside.wait_stream(torch.cuda.current_stream())
@@ -65,7 +68,7 @@ def record(work: Run, given: Tensors) -> Run:
             work(own)
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, pool=pool):
         found = work(own)
     return Recording(graph, own, found)
 
@@ -84,9 +87,11 @@ class Recorder:
         *,
         sizes: tuple[int, ...] = SIZES,
         compiles: bool = False,
-        record: Callable[[Run, Tensors], Run] = record,
+        record: Callable[[Run, Tensors], Run] | None = None,
     ) -> None:
-        self.sizes, self.compiles, self._record = sizes, compiles, record
+        self.sizes, self.compiles = sizes, compiles
+        self._record = self._on_gpu if record is None else record
+        self._pool: Any = None
         self._met: set[Hashable] = set()
         self._made: OrderedDict[Hashable, Run] = OrderedDict()
         self._compiled: dict[int, tuple[nn.Module, Any]] = {}
@@ -100,6 +105,11 @@ class Recorder:
                 piece = tuple(part[rows] for part in given)
                 parts.append(self._piece((key, size), work, piece, size))
         return tuple(torch.cat(column) for column in zip(*parts, strict=True))
+
+    def _on_gpu(self, work: Run, given: Tensors) -> Run:
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        return record(work, given, self._pool)
 
     def faster(self, net: Model) -> Model:
         """The network as it runs inside recordings."""

@@ -277,8 +277,8 @@ def explained(codes: Tensor, found: Certificate) -> Tensor:
     """
     numbers = [v for n, v in vars(found).items() if n not in ("tradeoff", "hull")]  # not searched
     sane = torch.stack(numbers).isfinite().all(0)
-    solved = torch.tensor([s for s in Status if s.usable], dtype=codes.dtype, device=codes.device)
-    return torch.where(~sane & torch.isin(codes, solved), Status.NON_FINITE_MODEL, codes)
+    solved = torch.stack([codes == status for status in Status if status.usable]).any(0)
+    return torch.where(~sane & solved, Status.NON_FINITE_MODEL, codes)
 
 
 def generators_from(seed: int, count: int) -> list[torch.Generator]:

@@ -21,6 +21,7 @@ from credibly.model.structure import Nested
 from credibly.model.threads import fitting_threads
 from credibly.model.variable import Variable
 from credibly.problem.fit_risk import FitRiskProblem
+from credibly.problem.recorded import with_recording
 from credibly.problem.rows import spread
 from credibly.problem.weights import resolve_weights
 from credibly.profile.arguments import check_bounds, check_solver, ticking
@@ -132,7 +133,7 @@ def solved_profile(
     bounds: Bounds | None = None,
 ) -> Profile:
     """Solve from x0 or from `start`, and collect the results."""
-    solution = solve(problem, solver, chunk_size=chunk_size, tick=tick, start=start)
+    solution = solve(with_recording(problem), solver, chunk_size=chunk_size, tick=tick, start=start)
     settings = settings_of(problem, repr(solver), bounds)
     work = lambda rows: _assemble(problem.select(rows), solution.select(rows), settings)  # noqa: E731
     return Profile.concatenate(list(in_chunks(len(problem), chunk_size, work)))

@@ -13,6 +13,7 @@ from credibly.model.derivatives import FORWARD
 from credibly.model.memory import in_chunks
 from credibly.model.recorded import Faster
 from credibly.problem.fit_risk import FitRiskProblem, Point
+from credibly.problem.recorded import key_of
 from credibly.problem.rows import spread
 from credibly.profile.certificate import Certificate, explained
 from credibly.profile.profile import Profile
@@ -21,7 +22,7 @@ from credibly.solve.fixed import FixedDescent
 from credibly.solve.lbfgs import LBFGS
 from credibly.solve.loop import solve
 from credibly.solve.status import Status
-from credibly.types import Model, finite_rows, norm
+from credibly.types import Model, finite_rows, norm, per_sample
 
 SAMPLE = 64
 """Inputs from which the radius is found."""
@@ -56,33 +57,44 @@ def decision_profile(
 
 def _decide(problem: FitRiskProblem, descent: FixedDescent, settings: Settings) -> Profile:
     known = finite_rows(problem.x0)
-    clean = problem.select(known)
-    codes = torch.full_like(known, Status.NON_FINITE_INPUT, dtype=torch.int8)
-    shape = (int(known.sum()), len(problem.weights))
-    nothing = problem.x0.new_full(shape, torch.nan)
-    start = best = Point(clean.x0, nothing, nothing.sum(1), torch.full_like(clean.x0, torch.nan))
-    cheap = clean.variable.drafted()
-    if shape[0]:
+    everyone = bool(known.all())  # the one look at values: nothing else here waits for a GPU
+    placed = _as_it_is if everyone else partial(spread, rows=known)
+    clean = problem if everyone else problem.select(known)
+    start = best = _nothing(clean)
+    if len(clean):
         start, best = _descend(clean, descent)
-    certificate = _certificate(clean, start, best)
-    codes[known] = explained(_codes(start), certificate)
-    variable, passes = problem.variable, spread(torch.full_like(start.objective, 1.0), known, 0.0)
+    certificate, variable = _certificate(clean, start, best), problem.variable
+    exact = 0.0 if variable.drafted() is None else 2 * FORWARD
+    spent = torch.full_like(best.objective, descent.passes + exact, dtype=torch.float64)
+    codes, x = explained(_codes(start), certificate), placed(best.x)
+    if not everyone:
+        codes = spread(codes, known, Status.NON_FINITE_INPUT)
+        spent, x = spread(spent, known, 0.0), torch.where(per_sample(known, x), x, problem.x0)
     return Profile(
-        credibility=-spread(best.losses, known),
-        credence=-spread(start.losses, known),
-        risk=spread(clean.risk(best.x), known),
-        multipliers=spread(clean.multipliers(best.losses), known),
-        certificate=Certificate(**{n: spread(v, known) for n, v in vars(certificate).items()}),
-        passes=(descent.passes + (0.0 if cheap is None else 2 * FORWARD)) * passes.double(),
+        credibility=-placed(best.losses),
+        credence=-placed(start.losses),
+        risk=placed(clean.risk(best.x)),
+        multipliers=placed(clean.multipliers(best.losses)),
+        certificate=Certificate(**{n: placed(v) for n, v in vars(certificate).items()}),
+        passes=spent,
         codes=codes,
         settings=settings,
         x0=variable.decode(problem.x0),
-        perturbed=variable.decode(torch.where(
-            known.reshape(-1, *[1] * (problem.x0.dim() - 1)), spread(best.x, known), problem.x0
-        )),
+        perturbed=variable.decode(x),
         steps=torch.full_like(codes, descent.steps, dtype=torch.long),
         kept=variable.kept_classes,
-    )  # fmt: skip
+    )
+
+
+def _as_it_is(values: Tensor) -> Tensor:
+    return values
+
+
+def _nothing(problem: FitRiskProblem) -> Point:
+    """A point of problems that cannot be evaluated: NaN."""
+    unknown = torch.full_like(problem.x0, torch.nan)
+    losses = problem.x0.new_full((len(problem), len(problem.weights)), torch.nan)
+    return Point(problem.x0, losses, losses.sum(1), unknown)
 
 
 def _descend(problem: FitRiskProblem, descent: FixedDescent) -> tuple[Point, Point]:
@@ -117,13 +129,7 @@ def _again(
 
 def _key(problem: FitRiskProblem, descent: FixedDescent) -> Hashable:
     """All that a descent depends on but the samples; the model is that of the recorder."""
-    x, kept = problem.x0, problem.variable.kept_classes
-    cudnn, exact = torch.backends.cudnn, torch.are_deterministic_algorithms_enabled()
-    switches = cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, cudnn.benchmark, exact
-    return (
-        descent, tuple(problem.weights.tolist()), problem.bounds, x.shape[1:], x.dtype, x.device,
-        None if kept is None else kept.shape[1], switches,
-    )  # fmt: skip
+    return descent, problem.bounds, *key_of(problem)
 
 
 def _codes(start: Point) -> Tensor:

@@ -51,17 +51,19 @@ class Memory(Rows):
 
     def remember(self, step: Tensor, change: Tensor, rows: Tensor) -> Memory:
         """Store a pair (n, D), (n, D) for the samples that the mask `rows` names; in place."""
-        chosen = rows.nonzero().squeeze(1)
-        slot = self.count[chosen] % self.slots
-        self.pairs[chosen, slot] = step[chosen]
-        self.pairs[chosen, self.slots + slot] = change[chosen]
-        both = torch.stack([step, change], dim=2)
-        products = torch.bmm(self.pairs, both)[chosen]
+        every, slot = torch.arange(len(rows), device=rows.device), self.count % self.slots
+        both, kept = torch.stack([step, change], dim=1), torch.stack([slot, self.slots + slot], 1)
+        old = self.pairs[every[:, None], kept]
+        self.pairs[every[:, None], kept] = torch.where(rows[:, None, None], both, old)
+        products = torch.bmm(self.pairs, both.mT)
         with_steps, with_changes = products[:, : self.slots], products[:, self.slots :]
-        self.step_change[chosen, slot] = with_changes[:, :, 0]
-        self.step_change[chosen, :, slot] = with_steps[:, :, 1]
-        self.change_change[chosen, slot] = with_changes[:, :, 1]
-        self.change_change[chosen, :, slot] = with_changes[:, :, 1]
+        for square, place, values in (
+            (self.step_change, (every, slot), with_changes[:, :, 0]),
+            (self.step_change, (every, slice(None), slot), with_steps[:, :, 1]),
+            (self.change_change, (every, slot), with_changes[:, :, 1]),
+            (self.change_change, (every, slice(None), slot), with_changes[:, :, 1]),
+        ):
+            square[place] = torch.where(rows[:, None], values, square[place])
         return replace(self, count=self.count + rows)
 
     def apply(self, gradient: Tensor, first_scale: Tensor) -> Tensor:

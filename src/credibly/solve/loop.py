@@ -135,20 +135,21 @@ class _Chunk:
         active = _Active.of(problem, start)
         state, rule = stage.begin(problem, start), _StoppingRule.of(stage, start)
         self.passes[rows] += state.cost.double()
-        finished = start.copy()
+        finished, left = start.copy(), len(rows)
         for step in range(stage.steps):
             state = stage.advance(active.problem, state)
             self.passes[rows[active.index]] += state.cost.double()
-            self.steps[rows[active.running]] += 1
+            self.steps[rows[active.index]] += active.open
             active.keep_best(state.visited)
             verdict = rule.judge(active.problem, state)
             done = active.open & (verdict != Status.RUNNING)
-            if bool(done.any()):
+            still = int((active.open & ~done).sum())  # the only number that the CPU waits for
+            if still < left:
                 active.best = _prefer_converged(active.best, state.point, verdict)
                 finished.write(active.index[done], active.best.select(done))
                 self._note(rows[active.index[done]], active.best.select(done), verdict[done])
                 active.open = active.open & ~done
-            left = int(active.open.sum())
+            left = still
             if left == 0:
                 return finished
             if (size := batch_size(left)) < len(active.open):
@@ -156,9 +157,9 @@ class _Chunk:
                 keep = active.open.byte().argsort(descending=True, stable=True)[:size]
                 state, rule, active = state.select(keep), rule.select(keep), active.select(keep)
             self._report(number, (step + 1) / stage.steps, left)
-        last, still = active.best.select(active.open), active.running
-        finished.write(still, last)
-        self._note(rows[still], last, torch.full_like(still, Status.STEP_LIMIT))
+        last, running = active.best.select(active.open), active.running
+        finished.write(running, last)
+        self._note(rows[running], last, torch.full_like(running, Status.STEP_LIMIT))
         return finished
 
     def _note(self, rows: Tensor, point: Point, verdict: Tensor) -> None:
