@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -35,6 +36,9 @@ COMPILED_SIZES = (1, 32, 256, 2048)
 
 SMALL, FULL_ENOUGH = 32, 0.7
 """Up to so many samples, or where so much of it is filled, a piece is padded rather than cut."""
+
+RECOMPILED = 64
+"""Forms of one piece of code that torch.compile may make; eight, its default, are too few."""
 
 KEPT, WARM_UPS = 32, 2
 """Recordings that are kept at most, and runs before one, in which libraries prepare buffers."""
@@ -137,11 +141,17 @@ class Recorder:
     def _recorded(self, work: Work, padded: Tensors) -> Run:
         """A recording, or the work itself where none can be made or it does not fit."""
         try:
-            return self._record(partial(_with, work, self.faster), padded)
+            with _many_shapes() if self.compiles else nullcontext():
+                return self._record(partial(_with, work, self.faster), padded)
         except Exception:  # noqa: BLE001  # no memory, or a network that no graph can hold
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
             return partial(_with, work, as_it_is)
+
+
+def _many_shapes() -> Any:
+    """Let one network be compiled for all sizes, with gradients and without."""
+    return torch._dynamo.config.patch(recompile_limit=RECOMPILED)  # type: ignore[no-untyped-call]  # noqa: SLF001
 
 
 def as_it_is(net: Model) -> Model:
