@@ -28,7 +28,8 @@ export const theme = signal('system')
 export const helping = signal(false)
 export const said = signal('') // to a screen reader
 
-const FIRST = ['verdict', 'predicted', 'label', 'id', 'trust', 'p_outlier', 'p_tampered', 'p_wrong']
+const USUAL = ['verdict', 'predicted', 'label', 'id', 'trust', 'p_outlier', 'p_tampered', 'p_wrong']
+const NEEDED = ['verdict', 'predicted', 'label'] // before anything can be shown, with the scores in use
 const FEW = 100000 // rows of which also reasons are in the table
 
 export async function open() {
@@ -36,11 +37,8 @@ export async function open() {
     const found = await openStore(data)
     for (const name of ['verdict', 'predicted'])
       if (!(name in found.kinds)) throw new Error(`the file has no column ${name}`)
-    const names = FIRST.filter((name) => name in found.kinds)
-    for (const name of axes.peek()) if (name in found.kinds && !names.includes(name)) names.push(name)
-    if (score.peek() in found.kinds && !names.includes(score.peek())) names.push(score.peek())
-    if (found.rows <= FEW && 'reason' in found.kinds) names.push('reason')
-    const columns = await found.load(names)
+    const have = (names) => [...new Set(names)].filter((name) => name in found.kinds)
+    const columns = await found.load(have([...NEEDED, ...axes.peek(), score.peek(), 'trust']))
     batch(() => {
       loaded.value = columns
       store.value = found
@@ -50,7 +48,11 @@ export async function open() {
       marks.value = new Map((data.marks ?? []).map(([row, mark]) => [row, mark]))
       if (selected.peek() !== null && !(selected.peek() < found.rows)) selected.value = null
     })
-    performance.mark('interactive')
+    requestAnimationFrame(() => setTimeout(() => performance.mark('interactive'))) // once it is drawn
+    const rest = have(found.rows <= FEW ? [...USUAL, 'reason'] : USUAL).filter((name) => !(name in columns))
+    if (!rest.length) return
+    const more = await found.load(rest)
+    loaded.value = { ...loaded.value, ...more }
   } catch (error) {
     failure.value = error.message
   }
@@ -61,7 +63,7 @@ export const scores = computed(() => {
   const names = Object.entries(store.value?.kinds ?? {})
     .filter(([name, kind]) => kind === 'number' && !['id', 'label', 'row', 'accepted'].includes(name))
     .map(([name]) => name)
-  return [...names.filter((name) => FIRST.includes(name)), ...names.filter((name) => !FIRST.includes(name))]
+  return [...names.filter((name) => USUAL.includes(name)), ...names.filter((name) => !USUAL.includes(name))]
 })
 
 /** See that a column is there; it comes later where it must be read. */
@@ -181,10 +183,11 @@ export const counts = computed(() => {
   const all = VERDICTS.map(() => 0)
   const now = VERDICTS.map(() => 0)
   const { mask } = shown.value
-  codes.value.forEach((code, row) => {
-    all[code]++
-    now[code] += mask[row]
-  })
+  const places = codes.value
+  for (let row = 0; row < places.length; row++) {
+    all[places[row]]++
+    now[places[row]] += mask[row]
+  }
   return { all, now }
 })
 
@@ -253,7 +256,8 @@ export function move(steps) {
   const rows = table.value
   if (!rows.length) return
   const place = selected.value === null ? -1 : rows.indexOf(selected.value)
-  const next = place < 0 ? (steps > 0 ? 0 : rows.length - 1) : Math.min(rows.length - 1, Math.max(0, place + steps))
+  const start = steps > 0 ? 0 : rows.length - 1
+  const next = place < 0 && Number.isFinite(steps) ? start : Math.min(rows.length - 1, Math.max(0, Math.max(0, place) + steps))
   selected.value = rows[next]
 }
 

@@ -2,8 +2,6 @@
 import { parquetMetadataAsync, parquetRead } from 'hyparquet'
 import { asNumber, numbers, words, Words } from './data/columns.js'
 
-const BLOCK = 1 << 20 // bytes asked for at a time
-
 export function openStore(data) {
   return data.columns ? inPage(data) : inParquet(data)
 }
@@ -41,10 +39,9 @@ async function inParquet({ parquet, bytes, details }) {
       made[name] = kinds[name] === 'number'
         ? { kind: 'number', values: new Float64Array(rows) } : new Words(rows)
     await parquetRead({
-      file, metadata, columns: names,
+      file: file.through(metadata, names), metadata, columns: names,
       onChunk: ({ columnName, columnData, rowStart }) => fill(made[columnName], columnData, rowStart),
     })
-    file.forget()
     for (const name of names) if (made[name] instanceof Words) made[name] = made[name].column()
     return made
   }
@@ -74,40 +71,51 @@ function fill(column, found, start) {
 async function oneRow(file, metadata, row, columns) {
   const found = {}
   await parquetRead({
-    file: file.direct, metadata, columns, rowStart: row, rowEnd: row + 1, rowFormat: 'object', useOffsetIndex: true,
+    file, metadata, columns, rowStart: row, rowEnd: row + 1, rowFormat: 'object', useOffsetIndex: true,
     onComplete: (rows) => Object.assign(found, rows[0]),
   })
   return found
 }
 
-/** A file read by ranges: `slice` asks for whole blocks once, `direct` for the very bytes. */
+/** A file read by ranges: `direct` asks for the very bytes, `through` for all of some columns at once. */
 function ranges(url, byteLength) {
-  let blocks = new Map()
-  const ask = async (start, end) => {
+  const slice = async (start, end = byteLength) => {
     const answer = await fetch(url, { headers: { Range: `bytes=${start}-${end - 1}` } })
     if (answer.status !== 206) throw new Error((await answer.text()) || `the server said ${answer.status}`)
     return answer.arrayBuffer()
   }
-  const block = (k) => {
-    if (!blocks.has(k)) blocks.set(k, ask(k * BLOCK, Math.min((k + 1) * BLOCK, byteLength)))
-    return blocks.get(k)
+  return { byteLength, slice, through: (metadata, names) => ({ byteLength, slice: joined(spansOf(metadata, names), slice) }) }
+}
+
+const GAP = 1 << 18 // bytes that are read for nothing rather than asked for apart
+const LONGEST = 1 << 22
+
+/** Where the columns are in the file, as few ranges. */
+export function spansOf({ row_groups: groups }, names) {
+  const parts = groups.flatMap(({ columns }) => columns
+    .map(({ meta_data: about }) => about)
+    .filter(({ path_in_schema: path }) => names.includes(path[0]))
+    .map((about) => {
+      const start = Number(about.dictionary_page_offset ?? about.data_page_offset)
+      return [start, start + Number(about.total_compressed_size)]
+    }))
+  parts.sort((a, b) => a[0] - b[0])
+  const spans = []
+  for (const [start, end] of parts) {
+    const last = spans.at(-1)
+    if (last && start - last[1] <= GAP && end - last[0] <= LONGEST) last[1] = Math.max(last[1], end)
+    else spans.push([start, end])
   }
-  const slice = async (start, end = byteLength) => {
-    const first = Math.floor(start / BLOCK)
-    const last = Math.floor((end - 1) / BLOCK)
-    if (first === last) return (await block(first)).slice(start - first * BLOCK, end - first * BLOCK)
-    const parts = await Promise.all(Array.from({ length: last - first + 1 }, (_, k) => block(first + k)))
-    const found = new Uint8Array(end - start)
-    parts.forEach((part, k) => {
-      const offset = (first + k) * BLOCK
-      const [from, to] = [Math.max(start, offset), Math.min(end, offset + part.byteLength)]
-      found.set(new Uint8Array(part, from - offset, to - from), from - start)
-    })
-    return found.buffer
-  }
-  return {
-    byteLength, slice,
-    direct: { byteLength, slice: (start, end = byteLength) => ask(start, end) },
-    forget: () => (blocks = new Map()),
+  return spans
+}
+
+/** Reads from ranges that are each asked for once; the rest of the file is asked for as it is. */
+function joined(spans, slice) {
+  const asked = new Map()
+  return async (start, end) => {
+    const span = spans.find(([first, last]) => first <= start && end <= last)
+    if (!span) return slice(start, end)
+    if (!asked.has(span)) asked.set(span, slice(...span))
+    return (await asked.get(span)).slice(start - span[0], end - span[0])
   }
 }

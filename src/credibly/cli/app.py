@@ -13,6 +13,7 @@ from credibly.cli.decide import decide
 from credibly.cli.demo import demo
 from credibly.cli.env import env
 from credibly.cli.evaluate import evaluate
+from credibly.cli.explore import explore
 from credibly.cli.fit import fit
 from credibly.cli.inspect import inspect
 from credibly.cli.judge import judge
@@ -60,7 +61,7 @@ app = _App(
     cls=_Group,
     pretty_exceptions_enable=False,
 )
-for command in (demo, sample, inspect, fit, judge, score, decide, evaluate, env):
+for command in (demo, sample, inspect, fit, judge, score, decide, evaluate, explore, env):
     app.command(cls=_Command)(command)
 
 

@@ -33,7 +33,8 @@ def fit(
         str | None,
         typer.Option(
             metavar="FILE|COLUMN",
-            help="True classes: a file, FILE:KEY, or an array or column of ORDINARY.",
+            help="True classes: a file, FILE:KEY, an array or column of ORDINARY, or the marks "
+            "that `explore` kept (.marks.csv).",
         ),
     ] = None,
     false_alarms: Annotated[
@@ -69,7 +70,8 @@ def fit(
     of_data: o.DataOptions,
 ) -> None:
     """Learn what is ordinary for MODEL, and save a Judge for `judge`."""
-    from credibly.cli.labels import LabelPlace
+    from credibly.cli.labels import LabelPlace, check_marks
+    from credibly.io.marks import is_marks
 
     settings = {
         "false_alarms": false_alarms, "error_rate": error_rate, "confidence": confidence,
@@ -77,12 +79,15 @@ def fit(
         "features": None if features == "none" else features, "chunk_size": chunk_size or "auto",
     }  # fmt: skip
     _check(out, labels, error_rate, by_class=by_class, overwrite=overwrite)
-    place = None if labels is None else LabelPlace.find(labels, ordinary, of_data)
+    marks = labels if is_marks(labels) else None
+    place = None if labels is None or marks else LabelPlace.find(labels, ordinary, of_data)
     with o.plain_warnings():
         source = (of_data if place is None else place.how).open(ordinary)
         loaded = of_model.load(model)
         source = source.for_model(loaded.classifier)
-        fitted = _fit(loaded, source, _read(place, loaded, source), settings)
+        if marks is not None:
+            check_marks(Path(marks), source)
+        fitted = _fit(loaded, source, marks or _read(place, loaded, source), settings)
         fitted.save(out)
     print_text(fitted.summary())
     print_text(f"saved in {out}; use it with `credibly judge MODEL DATA --judge {out} --out ...`")
@@ -127,7 +132,7 @@ def _read(place: LabelPlace | None, loaded: LoadedClassifier, source: Source) ->
 
 
 def _fit(
-    loaded: LoadedClassifier, source: Source, labels: Tensor | None, settings: dict[str, Any]
+    loaded: LoadedClassifier, source: Source, labels: Tensor | str | None, settings: dict[str, Any]
 ) -> Judge:
     from credibly.batch.rows import naming_columns
     from credibly.decide.judge import Judge

@@ -11,6 +11,8 @@ from torch import Tensor
 from credibly._validation import require
 from credibly.cli import options as o
 from credibly.io.labels import label_place, raw_labels, read_labels
+from credibly.io.marks import read_marks
+from credibly.io.source import Source
 from credibly.model.classifier import Classifier
 
 
@@ -51,3 +53,16 @@ class LabelPlace:
             "They belong to the rows in order; --limit uses the first of both.",
         )
         return labels[:rows]
+
+
+def check_marks(path: Path, source: Source) -> None:
+    """Refuse marks of other rows than those of the source."""
+    for row, one in read_marks(path).items():
+        ids = source.read(row, row + 1)[0]
+        require(
+            bool(ids) and str(ids[0]) == one.id,
+            "labels",
+            f"marks of the rows of {source.path}",
+            f"row {row} with the id {one.id!r} in {path.name}",
+            "Pass the data that was judged and then marked, with the same options.",
+        )

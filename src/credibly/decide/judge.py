@@ -61,7 +61,7 @@ class Judge(Knowledge):
     def fit(
         net: Any,
         ordinary: Any,
-        labels: Labels | str | Literal[True] | None = None,
+        labels: Labels | str | Path | Literal[True] | None = None,
         *,
         false_alarms: float = 0.01,
         error_rate: float | None = None,
@@ -85,8 +85,10 @@ class Judge(Knowledge):
                 dataset, an iterator of batches, or a file. At most 5000 are used. Broken ones are
                 left out and named. False alarms of 0.01 need at least 99; 300 are good.
             labels: their classes (n,); True for those that a loader yields beside the inputs, or
-                the name of a column. They calibrate `p_wrong`, tell how often each verdict is
-                right, choose how trust is computed, and allow an error rate to be promised.
+                the name of a column; or the `.marks.csv` that `credibly explore` kept of these
+                inputs, of which those marked right or wrong are then used. They calibrate
+                `p_wrong`, tell how often each verdict is right, choose how trust is computed, and
+                allow an error rate to be promised.
             false_alarms: the chance that an input like the ordinary ones is called an outlier or
                 tampered with, at most.
             error_rate: with labels: of what is accepted, at most this share is wrong.

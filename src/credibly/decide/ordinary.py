@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -14,6 +15,7 @@ from credibly._validation import labels as check_labels
 from credibly._validation import plain_tensor, require
 from credibly.decide.examine import variables_of
 from credibly.errors import CrediblyWarning
+from credibly.io.marks import is_marks, labels_from_marks, read_marks
 from credibly.io.streams import Batch, as_classifier, joined_labels
 from credibly.model.batches import TakesTables
 from credibly.model.bind import bind
@@ -56,7 +58,7 @@ class Ordinary:
 
 
 def read_ordinary(
-    net: Any, data: Any, labels: Labels | str | Literal[True] | None, size: int
+    net: Any, data: Any, labels: Labels | str | Path | Literal[True] | None, size: int
 ) -> Ordinary:
     """Read the first ordinary inputs, once, and leave out those with NaN or infinity.
 
@@ -65,17 +67,16 @@ def read_ordinary(
     remedy = "Pass the inputs themselves: a Judge solves the profiles it needs."
     own = not isinstance(data, Profile)
     require(own, "ordinary", "inputs", f"a {type(data).__name__}", remedy)
-    clf, count = as_classifier(net), 0
-    variables: list[Variable] = []
-    batches: list[Batch] = []
-    named = labels if labels is True or isinstance(labels, str) else None
-    for variable, batch in variables_of(clf, data, size, labels=named):
-        variables.append(variable.select(slice(0, MOST - count)))
-        batches.append(Batch(None, None if batch.labels is None else batch.labels[: MOST - count]))
-        count += len(variable)
-        if count >= MOST:
-            break
-    known = _labels_of(labels, batches, count)
+    clf = as_classifier(net)
+    if is_marks(labels):
+        assert isinstance(labels, str | Path)  # noqa: S101  # just asked
+        found = labels_from_marks(read_marks(labels), clf.classes)
+        require(bool(found), "labels", "marks of right and wrong", "none", "Mark some rows first.")
+        variables, chosen = _marked(clf, data, size, found)
+        known: Tensor | None = torch.tensor([found[row] for row in chosen])
+    else:
+        variables, known = _first(clf, data, size, labels)
+        chosen = []
     finite = [finite_rows(variable.start) for variable in variables]
     usable = [v.select(k.nonzero().squeeze(1)) for v, k in zip(variables, finite, strict=True)]
     usable = [variable for variable in usable if len(variable)]
@@ -84,7 +85,46 @@ def read_ordinary(
     if _needs_units(net, clf) and usable:
         usable = _in_own_units(clf, usable)
     kept = None if known is None else known[rows]
+    if chosen:  # their numbers among all that were passed
+        places = torch.tensor(chosen)
+        rows, broken = places[rows], places[broken]
     return Ordinary(tuple(usable), rows, tuple(broken.tolist()), kept)
+
+
+def _first(
+    clf: Classifier, data: Any, size: int, labels: Any
+) -> tuple[list[Variable], Tensor | None]:
+    """The first inputs, and their labels."""
+    count, variables, batches = 0, [], []
+    named = labels if labels is True or isinstance(labels, str) else None
+    for variable, batch in variables_of(clf, data, size, labels=named):
+        variables.append(variable.select(slice(0, MOST - count)))
+        batches.append(Batch(None, None if batch.labels is None else batch.labels[: MOST - count]))
+        count += len(variable)
+        if count >= MOST:
+            break
+    return variables, _labels_of(labels, batches, count)
+
+
+def _marked(
+    clf: Classifier, data: Any, size: int, labels: Mapping[int, int]
+) -> tuple[list[Variable], list[int]]:
+    """The inputs that a person called right or wrong, and their numbers."""
+    start, variables, rows = 0, [], list[int]()
+    for variable, _ in variables_of(clf, data, size):
+        here = [row for row in range(start, start + len(variable)) if row in labels]
+        here = here[: MOST - len(rows)]
+        if here:
+            places = torch.tensor(here, device=variable.start.device) - start
+            variables.append(variable.select(places))
+            rows += here
+        start += len(variable)
+        if len(rows) >= min(MOST, len(labels)):
+            break
+    beyond = max(labels) >= start and len(rows) < min(MOST, len(labels))
+    remedy = "Pass the inputs that were judged, in the same order."
+    require(not beyond, "ordinary", f"inputs for row {max(labels)}, marked", f"{start}", remedy)
+    return variables, rows
 
 
 def _labels_of(labels: Any, batches: Sequence[Batch], count: int) -> Tensor | None:

@@ -10,7 +10,7 @@ export function orderOf(values) {
   for (let digit = 0; digit < 4; digit++) {
     const starts = new Uint32Array(65537)
     for (let k = digit; k < digits.length; k += 4) starts[digits[k] + 1]++
-    if (starts.some((size) => size === count && count > 0)) continue // all alike
+    if (count && starts[digits[digit] + 1] === count) continue // all alike
     for (let k = 0; k < 65536; k++) starts[k + 1] += starts[k]
     for (let place = 0; place < count; place++) {
       const row = from[place]
@@ -23,7 +23,7 @@ export function orderOf(values) {
 
 /** The bits of each number, changed so that they sort as whole numbers: IEEE 754 with its sign. */
 function sortable(values) {
-  const floats = Float64Array.from(values)
+  const floats = new Float64Array(values) // a copy
   const words = new Uint32Array(floats.buffer)
   for (let row = 0; row < floats.length; row++) {
     const high = 2 * row + 1

@@ -38,11 +38,11 @@ export function App() {
           <kbd>/</kbd>
         </label>
         {(state.data.marking || state.marks.value.size > 0) && (
-          <label class="choice"><span class="away">Marks</span>
-            <select value={state.only.value} onChange={(event) => (state.only.value = event.currentTarget.value)}>
+          <span class="choice">
+            <select aria-label="Marks" value={state.only.value} onChange={(event) => (state.only.value = event.currentTarget.value)}>
               <option value="all">all rows</option><option value="marked">marked</option><option value="unmarked">not marked</option>
             </select>
-          </label>
+          </span>
         )}
         {state.filtered.value && <button type="button" class="plain" onClick={state.clearFilters}>Clear filters</button>}
         <span class="space" />

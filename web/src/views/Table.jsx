@@ -8,7 +8,7 @@ import { Badge, useSize } from './parts.jsx'
 const HEIGHT = 30
 const MOST = 8_000_000 // pixels that a scrolled element may have, with room to spare
 const WORDS = { right: '✓ right', wrong: '✗ wrong', foreign: '⊘ does not belong' }
-const WIDTHS = { row: 76, verdict: 116, predicted: 130, label: 130, id: 130, p_tampered: 108, reason: 320, mark: 150 }
+const WIDTHS = { row: 76, verdict: 116, predicted: 130, label: 130, id: 130, p_tampered: 122, reason: 320, mark: 150 }
 const TITLES = { foreign: 'does not belong' }
 
 export function columnsOf() {

@@ -44,12 +44,18 @@ export function paint(canvas, { px, py, codes, mask, colors, ratio }) {
   const context = canvas.getContext('2d')
   const image = context.createImageData(width, height)
   const pixels = new Uint32Array(image.data.buffer)
-  const sizes = VERDICTS.map(() => 0)
-  for (let row = 0; row < codes.length; row++) if (mask[row]) sizes[codes[row]]++
   const faint = packed(colors.faint)
-  const dot = offsets('### ### ###'.slice(0, 11), Math.max(1, Math.round(ratio) - 1), width)
-  for (let row = 0; row < codes.length; row++)
-    if (!mask[row] && px[row] >= 0 && py[row] >= 0) stamp(pixels, dot, px[row], py[row], width, height, faint)
+  const dot = offsets('#', Math.max(2, Math.round(ratio) + 1), width)
+  const groups = grouped(codes)
+  const sizes = groups.map((rows) => {
+    let size = 0
+    for (let k = 0; k < rows.length; k++) {
+      const row = rows[k]
+      if (mask[row]) size++
+      else if (px[row] >= 0 && py[row] >= 0) stamp(pixels, dot, px[row], py[row], width, height, faint)
+    }
+    return size
+  })
   const large = []
   VERDICTS.forEach((name, code) => {
     if (!sizes[code]) return
@@ -59,18 +65,33 @@ export function paint(canvas, { px, py, codes, mask, colors, ratio }) {
     }
     const shape = offsets(MASKS[sizes[code] <= SOME ? 5 : 3][name], Math.max(1, Math.round(ratio)), width)
     const ink = packed(colors[name])
-    for (let row = 0; row < codes.length; row++)
-      if (codes[row] === code && mask[row] && px[row] >= 0 && py[row] >= 0)
-        stamp(pixels, shape, px[row], py[row], width, height, ink)
+    const rows = groups[code]
+    for (let k = 0; k < rows.length; k++) {
+      const row = rows[k]
+      if (mask[row] && px[row] >= 0 && py[row] >= 0) stamp(pixels, shape, px[row], py[row], width, height, ink)
+    }
   })
   context.putImageData(image, 0, 0)
   for (const code of large) {
     const sprite = spriteOf(VERDICTS[code], colors, ratio)
     const half = sprite.width / 2
-    for (let row = 0; row < codes.length; row++)
-      if (codes[row] === code && mask[row] && px[row] >= 0 && py[row] >= 0)
-        context.drawImage(sprite, px[row] - half, py[row] - half)
+    for (const row of groups[code])
+      if (mask[row] && px[row] >= 0 && py[row] >= 0) context.drawImage(sprite, px[row] - half, py[row] - half)
   }
+}
+
+let known = { codes: null, groups: [] }
+
+/** The rows of each verdict. */
+function grouped(codes) {
+  if (known.codes === codes) return known.groups
+  const sizes = new Uint32Array(VERDICTS.length)
+  for (let row = 0; row < codes.length; row++) sizes[codes[row]]++
+  const groups = Array.from(sizes, (size) => new Uint32Array(size))
+  sizes.fill(0)
+  for (let row = 0; row < codes.length; row++) groups[codes[row]][sizes[codes[row]]++] = row
+  known = { codes, groups }
+  return groups
 }
 
 function stamp(pixels, { places, reach, inner }, x, y, width, height, ink) {

@@ -1,0 +1,205 @@
+"""What `credibly explore` shows: rows of a Parquet file and, where they are given, their inputs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from credibly._extras import require_table_extra
+from credibly._validation import require
+from credibly.cli import options as o
+from credibly.decide.exploring import Words, detail_of, facts, tokens_of
+from credibly.decide.judge import Judge
+from credibly.errors import FileFormatError
+from credibly.explore.detail import Found, input_alone
+from credibly.explore.marking import MarkStore
+from credibly.explore.page import render
+from credibly.explore.server import Explored, Server
+from credibly.explore.table import MOST_ROWS, columns_of
+from credibly.io.files import whole_file
+from credibly.io.marks import marks_place
+from credibly.io.sources import Source
+from credibly.plot.view import Features
+
+NO_MODEL = "To see what would change the model's mind, pass --inputs, --model and --judge."
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """The verdicts, and what is known of their inputs.
+
+    Attributes:
+        verdicts: the Parquet file.
+        file: the same, opened by pyarrow.
+        source: of the inputs.
+        judge: for the model.
+        vocabulary: the word of each token.
+    """
+
+    verdicts: Path
+    file: Any
+    source: Source | None
+    judge: Judge | None
+    vocabulary: tuple[str, ...] | None
+
+    @classmethod
+    def open(
+        cls,
+        verdicts: Path,
+        *,
+        inputs: Path | None,
+        model: str | None,
+        judge: Path | None,
+        words: Path | None,
+        of_model: o.ModelOptions,
+        of_data: o.DataOptions,
+    ) -> Given:
+        """Open everything that was named; what does not fit together is refused."""
+        _check_together(inputs, model, judge)
+        file = _opened(verdicts)
+        source = None if inputs is None else of_data.open(inputs)
+        known = None if words is None else tuple(words.read_text("utf-8").splitlines())
+        fitted = None
+        if model is not None and judge is not None and source is not None:
+            loaded = of_model.load(model)
+            fitted = Judge.load(judge, loaded)
+            source = source.for_model(loaded.classifier)
+        found = cls(verdicts, file, source, fitted, known)
+        found.check_rows()
+        return found
+
+    @property
+    def rows(self) -> int:
+        """How many verdicts there are."""
+        return int(self.file.metadata.num_rows)
+
+    def check_rows(self) -> None:
+        """Refuse inputs that are not those that were judged, as far as that is quick to see."""
+        if self.source is None:
+            return
+        rows = len(self.source)
+        remedy = "Pass the file that was judged, with the same options."
+        require(rows == self.rows, "inputs", f"{self.rows} rows, as judged", f"{rows}", remedy)
+        for row in {0, rows // 2, rows - 1}:
+            own, judged = self.source.read(row, row + 1)[0][0], self.about(row)[0]
+            require(str(own) == judged, "inputs", f"the id {judged} in row {row}", f"{own}", remedy)
+
+    @cached_property
+    def _words(self) -> Any:
+        return self.file.read(columns=["id", "predicted"])
+
+    def about(self, row: int) -> tuple[str, str]:
+        """The id and the class of a row, as text."""
+        pair = (self._words.column(name)[row].as_py() for name in ("id", "predicted"))
+        first, second = ("" if value is None else str(value) for value in pair)
+        return first, second
+
+    @cached_property
+    def shares_right(self) -> dict[str, float]:
+        """What the Judge knew of how often its verdicts are right."""
+        told = (self.file.schema_arrow.metadata or {}).get(b"judge", b"{}")
+        try:
+            shares = json.loads(told).get("shares_right", {})
+        except (ValueError, AttributeError):
+            return {}
+        return {str(name): float(share) for name, share in shares.items()}
+
+    def facts(self) -> dict[str, Any]:
+        """What the page says whatever the rows are."""
+        return {**facts(self.shares_right, self.verdicts.name), "advice_detail": NO_MODEL}
+
+    def detail(self, row: int) -> Found:
+        """Describe one row: with a Judge by a profile that is solved now, else only the input."""
+        assert self.source is not None  # noqa: S101  # else it is not called
+        x = self.source.read(row, row + 1)[1]
+        if self.judge is None:
+            columns = getattr(self.source, "columns", None)
+            features = Features(None if columns is None else tuple(map(str, columns)))
+            return input_alone(x[0], features)
+        clf = self.judge.examiner.clf
+        found = self.judge(x.to(device=clf.device, dtype=clf.dtype), keep=True)
+        about = detail_of(found, 0, words=self._words_of(found))
+        here, told = str(found.verdicts[0]), self._verdicts.column("verdict")[row].as_py()
+        if here != told:
+            about["differs"] = (
+                f"The Judge calls this input {here} now, the file says {told}: perhaps the "
+                "inputs, the model or the Judge are not those that made the file."
+            )
+        return about
+
+    @cached_property
+    def _verdicts(self) -> Any:
+        return self.file.read(columns=["verdict"])
+
+    def _words_of(self, found: Any) -> Words | None:
+        """The words of a text, from its tokens."""
+        kept = None if found.inputs is None else found.inputs.variable_of(0)
+        ids = None if kept is None else tokens_of(kept)
+        if self.vocabulary is None or ids is None:
+            return None
+        size, known = len(self.vocabulary), self.vocabulary
+        return [[known[k] if 0 <= k < size else f"#{k}" for k in ids.tolist()]]
+
+    def marks_note(self) -> str:
+        """Where marks are kept, in a line."""
+        return f"Marks are kept in {marks_place(self.verdicts)}.\n"
+
+
+def _check_together(inputs: Path | None, model: str | None, judge: Path | None) -> None:
+    both = (model is None) == (judge is None)
+    got = "only --judge" if model is None else "only --model"
+    require(both, "model, judge", "both, or neither", got, "A counterfactual needs both.")
+    remedy = "Pass --inputs and the data that was judged."
+    require(model is None or inputs is not None, "inputs", "the inputs", "none", remedy)
+
+
+def _opened(verdicts: Path) -> Any:
+    """The Parquet file, if it holds verdicts."""
+    pyarrow = require_table_extra("Reading verdicts")
+    try:
+        file = pyarrow.parquet.ParquetFile(verdicts)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise FileFormatError(f"{verdicts}: not a readable Parquet file ({error}).") from error
+    lacking = {"id", "verdict", "predicted", "trust"} - set(file.schema_arrow.names)
+    if lacking:
+        raise FileFormatError(
+            f"{verdicts}: no file of verdicts; it has no column {', '.join(sorted(lacking))}. "
+            "`credibly judge MODEL DATA --judge JUDGE --out verdicts.parquet` writes one."
+        )
+    return file
+
+
+def server_of(given: Given, port: int) -> Server:
+    """A server of the rows, which is not running yet."""
+    marks = MarkStore(marks_place(given.verdicts), given.rows, given.about)
+    detail = None if given.source is None else given.detail
+    return Server(Explored(given.verdicts, given.rows, given.facts(), detail, marks), port)
+
+
+def write_page(given: Given, out: Path, details: int) -> int:
+    """Write the rows as one page; returns its size in bytes."""
+    require(
+        given.rows <= MOST_ROWS,
+        "html",
+        f"at most {MOST_ROWS} rows in one page",
+        f"{given.rows} in {given.verdicts.name}",
+        "Leave out --html: the server has room for millions.",
+    )
+    frame = given.file.read().to_pandas()
+    ordered = frame["trust"].fillna(float("-inf")).argsort(kind="stable").tolist()
+    chosen = [] if given.source is None else ordered[:details]
+    data = {
+        **given.facts(),
+        "rows": given.rows,
+        "columns": columns_of(frame.drop(columns=["class", "accepted"], errors="ignore")),
+        "details": {row: given.detail(row) for row in chosen},
+    }
+    if chosen:
+        data["advice_detail"] = f"The page shows {len(chosen)} inputs in full, the least trusted."
+    text = render(data, title=f"credibly: {given.verdicts.name}")
+    with whole_file(out) as place:
+        place.write_text(text, encoding="utf-8")
+    return len(text.encode("utf-8"))

@@ -1,0 +1,359 @@
+"""The explorer as a person uses it: as a file and from its server, with pointer and with keys."""
+
+import csv
+import json
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import credibly as cr
+from credibly.cli import options as o
+from credibly.cli.exploring import Given, server_of, write_page
+from credibly.data.sample import classifier, load_sample
+from credibly.io.marks import marks_place, read_marks
+
+AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+WORDS = ["[pad]", "the", "soup", "was", "not", "good", "bad", "view", "great", "awful"]
+TEXT_MODEL = """
+import torch, credibly as cr
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.head = torch.nn.Embedding(10, 6), torch.nn.Linear(6, 3)
+    def forward(self, ids):
+        return self.head(self.embed(ids.long()).tanh().mean(1))
+model = cr.Classifier(Net().eval(), module="embed", classes=["no", "so", "yes"])
+"""
+
+
+@contextmanager
+def explored(given):
+    server = server_of(given, 0)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield server.url
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def opened(folder, model, **data):
+    return Given.open(
+        folder / "verdicts.parquet", inputs=folder / "x.npy", model=model, judge=folder / "judge",
+        words=folder / "words.txt" if (folder / "words.txt").exists() else None,
+        of_model=o.ModelOptions(), of_data=o.DataOptions(**data),
+    )  # fmt: skip
+
+
+def judged(folder, judge, x, scale=None):
+    folder.mkdir(exist_ok=True)
+    judge.save(folder / "judge")
+    np.save(folder / "x.npy", x)
+    source = cr.open_source(folder / "x.npy", scale=scale)
+    cr.judge_file(judge, source, folder / "verdicts.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def clothes(tmp_path_factory):
+    """Images that were judged, ordinary and inverted ones, with labels in the file."""
+    sample = load_sample()
+    judge = cr.Judge.fit(classifier(), sample.images[:300], sample.labels[:300])
+    x = torch.cat([sample.images[300:400], 1 - sample.images[300:330]])
+    folder = judged(tmp_path_factory.mktemp("clothes"), judge, x.numpy())
+    labels = torch.cat([sample.labels[300:400], sample.labels[300:330]])
+    frame = pd.read_parquet(folder / "verdicts.parquet")
+    frame["label"] = [sample.classes[k] for k in labels.tolist()]
+    frame.to_parquet(folder / "verdicts.parquet", row_group_size=50)
+    return folder
+
+
+@pytest.fixture
+def images(clothes):
+    marks_place(clothes / "verdicts.parquet").unlink(missing_ok=True)
+    return opened(clothes, "credibly.data.sample:classifier")
+
+
+def go(page, url):
+    page.goto(url)
+    page.locator("[role=row][aria-rowindex='2']").wait_for()
+
+
+def rows_shown(page):
+    return page.locator(".total").inner_text()
+
+
+def frame_of(given):
+    return pd.read_parquet(given.verdicts)
+
+
+def test_counts_filters_and_the_address(page, images):
+    frame = frame_of(images)
+    with explored(images) as url:
+        go(page, url)
+        assert rows_shown(page) == "130 of 130 rows"
+        outliers = int((frame.verdict == "outlier").sum())
+        assert outliers > 10
+        page.get_by_role("button", name="outlier", exact=False).first.click()
+        assert rows_shown(page) == f"{outliers} of 130 rows"
+        page.keyboard.press("/")
+        page.keyboard.type("p_outlier<0.01 predicted=bag")
+        wanted = frame[
+            (frame.verdict == "outlier") & (frame.p_outlier < 0.01) & (frame.predicted == "bag")
+        ]
+        assert rows_shown(page) == f"{len(wanted)} of 130 rows"
+        page.wait_for_timeout(250)
+        address = page.url
+        page.goto("about:blank")
+        go(page, address)
+        assert rows_shown(page) == f"{len(wanted)} of 130 rows"
+        page.get_by_role("button", name="Clear filters").click()
+        assert rows_shown(page) == "130 of 130 rows"
+        page.get_by_role("searchbox").fill("nothing<1")
+        page.get_by_text("there is no column nothing").wait_for()
+
+
+def test_sorting_is_that_of_pandas(page, images):
+    frame = frame_of(images)
+    with explored(images) as url:
+        go(page, url)
+        page.get_by_role("columnheader", name="trust").get_by_role("button").click()
+        first = page.locator("[role=row][aria-rowindex='2'] [role=gridcell]").first
+        assert first.inner_text() == str(frame.trust.idxmin())
+        page.get_by_role("columnheader", name="trust").get_by_role("button").click()
+        assert first.inner_text() == str(frame.trust.idxmax())
+
+
+def test_dragging_the_threshold_tells_coverage_and_accuracy(page, images):
+    frame = frame_of(images)
+    with explored(images) as url:
+        go(page, url)
+        box = page.locator(".u-over").bounding_box()
+        middle = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + 0.9 * box["width"], middle)
+        page.mouse.down()
+        for share in (0.8, 0.6, 0.4):
+            page.mouse.move(box["x"] + share * box["width"], middle)
+        page.mouse.up()
+        slider = page.get_by_role("slider")
+        coverage = int(slider.get_attribute("aria-valuenow"))
+        assert 38 <= coverage <= 42
+        answered = frame.sort_values("trust", ascending=False).head(round(0.4 * len(frame)))
+        right = (answered.predicted == answered.label).mean()
+        assert f"accuracy {100 * right:.1f} %" in page.locator(".reading-of").inner_text().replace(
+            "\n", " "
+        )
+        slider.press("ArrowRight")
+        assert int(slider.get_attribute("aria-valuenow")) == coverage + 1
+        page.get_by_role("button", name="refused").click()
+        assert rows_shown(page).startswith(f"{round(0.59 * 130)} of")
+
+
+def test_an_image_in_detail_by_the_keyboard(page, images):
+    frame = frame_of(images)
+    row = int(frame.index[frame.verdict == "outlier"][0])
+    with explored(images) as url:
+        go(page, f"{url}#v=outlier")
+        page.keyboard.press("ArrowDown")
+        detail = page.locator(".detail")
+        detail.get_by_text(f"row {row}", exact=False).wait_for()
+        page.locator(".detail img").first.wait_for()
+        assert page.locator(".pictures img").count() == 3
+        assert page.locator(".neighbours img").count() == 3
+        assert page.locator(".classes li").count() == 10
+        assert frame.reason[row][1:] in detail.inner_text()
+        sizes = page.evaluate(
+            "[...document.querySelectorAll('.detail img')].map((i) => i.naturalWidth)"
+        )
+        assert set(sizes) == {28}
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.className") == "scroll"
+        page.keyboard.press("Escape")
+        assert not page.locator(".detail").is_visible()
+        page.keyboard.press("?")
+        page.get_by_role("dialog").wait_for()
+        page.keyboard.press("Escape")
+        assert page.get_by_role("dialog").count() == 0
+
+
+def test_a_selection_in_the_scatter_and_its_csv(page, images, tmp_path):
+    frame = frame_of(images)
+    with explored(images) as url:
+        go(page, url)
+        box = page.locator(".scatter canvas").bounding_box()
+        page.mouse.move(box["x"] + 2, box["y"] + 2)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=4)
+        page.mouse.up()
+        chosen = int(rows_shown(page).split()[0])
+        assert 0 < chosen < 130
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Export").click()
+        download.value.save_as(tmp_path / "out.csv")
+        with (tmp_path / "out.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == chosen
+        middle = (frame.trust.min() + frame.trust.max()) / 2
+        for one in rows:
+            assert float(one["trust"]) <= middle + 0.1
+            assert float(one["trust"]) == pytest.approx(frame.trust[int(one["row"])])
+            assert one["predicted"] == frame.predicted[int(one["row"])]
+
+
+def test_marks_are_saved_read_back_and_counted(page, images):
+    with explored(images) as url:
+        go(page, f"{url}#row=3")
+        page.get_by_role("button", name="does not belong").wait_for()
+        page.keyboard.press("1")
+        page.keyboard.press("ArrowDown")
+        page.get_by_text("row 4", exact=False).first.wait_for()
+        page.get_by_role("button", name="wrong 2").click()
+        page.get_by_role("button", name="wrong 2", pressed=True).wait_for()
+        page.wait_for_timeout(200)
+    found = read_marks(marks_place(images.verdicts))
+    assert {row: one.mark for row, one in found.items()} == {3: "right", 4: "wrong"}
+    with explored(images) as url:
+        go(page, url)
+        page.get_by_label("Marks", exact=True).select_option("marked")
+        assert rows_shown(page) == "2 of 130 rows"
+        page.keyboard.press("u")  # nothing is left that has no mark
+        assert page.locator(".detail").is_hidden()
+
+
+def test_the_columns_of_a_table(page, tmp_path, monkeypatch):
+    torch.manual_seed(0)
+    (tmp_path / "table_model.py").write_text(
+        "import torch, credibly as cr\ntorch.manual_seed(0)\n"
+        "model = cr.Classifier(torch.nn.Linear(3, 2), classes=['low', 'high'],\n"
+        "                      space=cr.Space(columns=['age', 'size', 'price']))\n",
+        "utf-8",
+    )
+    monkeypatch.chdir(tmp_path)
+    clf = cr.load_classifier("table_model.py:model").classifier
+    judge = cr.Judge.fit(clf, torch.randn(200, 3))
+    folder = judged(tmp_path, judge, torch.randn(8, 3).numpy())
+    with explored(opened(folder, "table_model.py:model")) as url:
+        go(page, f"{url}#row=2")
+        page.get_by_role("rowheader", name="price").wait_for()
+        assert page.get_by_text("Columns that moved most").is_visible()
+        x0, x1 = (
+            np.load(tmp_path / "x.npy")[2],
+            judge(torch.from_numpy(np.load(tmp_path / "x.npy")[2:3])),
+        )
+        moved = (x1.profile_of(0).perturbed - x1.profile_of(0).x0)[0].abs()
+        first = page.locator(".columns tbody tr").first.inner_text()
+        best = int(moved.argmax())
+        assert first.startswith(["age", "size", "price"][best])
+        assert f"{x0[best]:.3f}"[:4] in first
+
+
+def test_the_words_of_a_text(page, tmp_path, monkeypatch):
+    (tmp_path / "text_model.py").write_text(TEXT_MODEL, "utf-8")
+    (tmp_path / "words.txt").write_text("\n".join(WORDS), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    clf = cr.load_classifier("text_model.py:model").classifier
+    judge = cr.Judge.fit(clf, torch.from_numpy(draw.integers(10, size=(150, 5))).float())
+    x = draw.integers(10, size=(6, 5))
+    folder = judged(tmp_path, judge, x, scale=1)
+    with explored(opened(folder, "text_model.py:model", scale=1)) as url:
+        go(page, f"{url}#row=1")
+        page.get_by_text("Words that moved most").wait_for()
+        shown = page.locator(".words .word").all_inner_texts()
+    assert shown == [WORDS[k] for k in x[1]]
+    assert "text_model" not in sys.modules
+
+
+def test_one_file_with_everything_inside(page, images, tmp_path):
+    size = write_page(images, tmp_path / "page.html", 5)
+    assert size < 1_000_000
+    go(page, (tmp_path / "page.html").as_uri())
+    assert rows_shown(page) == "130 of 130 rows"
+    page.get_by_role("columnheader", name="trust").get_by_role("button").click()
+    page.keyboard.press("ArrowDown")
+    page.locator(".pictures img").first.wait_for()
+    assert page.locator(".neighbours img").count() == 3
+    page.keyboard.press("End")
+    assert page.get_by_role("button", name="does not belong").count() == 0
+    requests = page.evaluate("performance.getEntriesByType('resource').length")
+    assert requests == 0
+
+
+def test_a_frame_as_in_a_notebook(page, tmp_path):
+    torch.manual_seed(0)
+    judge = cr.Judge.fit(torch.nn.Linear(4, 3), torch.randn(150, 4))
+    shown = judge(torch.randn(12, 4)).explore(details=2)
+    (tmp_path / "notebook.html").write_text(f"<body>{shown._repr_html_()}</body>", "utf-8")
+    page.goto((tmp_path / "notebook.html").as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator("[role=row][aria-rowindex='2']").wait_for()
+    frame.get_by_role("button", name="trust").first.click()
+    assert frame.locator(".total").inner_text().endswith("of 12 rows")
+
+
+def test_many_rows_stay_quick_to_use(page, tmp_path):
+    """A tenth of what `python -m benchmarks.explorer` measures; here it only has to work."""
+    from benchmarks.explorer import write_verdicts
+
+    write_verdicts(tmp_path / "verdicts.parquet", 100_000)
+    given = Given.open(
+        tmp_path / "verdicts.parquet", inputs=None, model=None, judge=None, words=None,
+        of_model=o.ModelOptions(), of_data=o.DataOptions(),
+    )  # fmt: skip
+    frame = pd.read_parquet(tmp_path / "verdicts.parquet", columns=["trust", "verdict", "reason"])
+    with explored(given) as url:
+        go(page, url)
+        assert rows_shown(page) == "100,000 of 100,000 rows"
+        page.keyboard.press("End")
+        page.locator(".table").press("End")
+        page.get_by_text("row 99999").first.wait_for()
+        page.get_by_role("columnheader", name="trust").get_by_role("button").click()
+        first = page.locator("[role=row][aria-rowindex='2'] [role=gridcell]").first
+        page.locator(".table").evaluate("(table) => (table.scrollTop = 0)")
+        first.wait_for()
+        assert first.inner_text() == str(frame.trust.idxmin())
+        page.get_by_role("searchbox").fill("trust<0 doubtful")
+        wanted = ((frame.trust < 0) & (frame.verdict == "doubtful")).sum()
+        page.get_by_text(f"{wanted:,} of 100,000 rows").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_to_mend(chromium, images, scheme):
+    if not AXE.is_file():
+        pytest.skip("the accessibility check needs axe-core: run `npm ci` in web/")
+    context = chromium.new_context(
+        viewport={"width": 1280, "height": 900}, color_scheme=scheme, bypass_csp=True
+    )
+    page = context.new_page()
+    with explored(images) as url:
+        go(page, f"{url}#row=102&brush=-9,0,0,1&t=0.3")
+        page.locator(".neighbours img").first.wait_for()
+        page.evaluate(AXE.read_text("utf-8"))
+        for prepare in (lambda: None, lambda: page.keyboard.press("?")):
+            prepare()
+            found = page.evaluate("axe.run(document)")
+            faults = {
+                one["id"]: [
+                    node["html"][:120] + json.dumps(node["any"][:1])[:300]
+                    for node in one["nodes"][:3]
+                ]
+                for one in found["violations"]
+            }
+            assert faults == {}
+    context.close()
+
+
+def test_a_file_that_is_no_verdicts_is_refused(tmp_path):
+    pd.DataFrame({"x": [1]}).to_parquet(tmp_path / "verdicts.parquet")
+    with pytest.raises(cr.errors.FileFormatError, match="no column id, predicted, trust, verdict"):
+        Given.open(
+            tmp_path / "verdicts.parquet", inputs=None, model=None, judge=None, words=None,
+            of_model=o.ModelOptions(), of_data=o.DataOptions(),
+        )  # fmt: skip
