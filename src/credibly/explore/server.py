@@ -176,8 +176,8 @@ class _Handler(BaseHTTPRequestHandler):
         except CrediblyError:
             raise
         except Exception as error:  # a model may raise anything
-            text = f"the model failed on this row with {type(error).__name__}: {error}"
-            raise _RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, text) from error
+            said = f"the model failed on this row with {type(error).__name__}: {error}"
+            raise _RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, said) from error
         return HTTPStatus.OK, "application/json", found.encode("utf-8"), {}
 
     def _range(self, explored: Explored) -> tuple[HTTPStatus, str, bytes, dict[str, str]]:
