@@ -184,6 +184,17 @@ def _numpy_header(name: str, file: IO[bytes]) -> Header:
     return Header(name, shape, str(dtype), kind, dtype, start.tell(), turned)
 
 
+def npy_array(content: bytes) -> tuple[Header, NDArray[Any]]:
+    """The array in the bytes of a `.npy` file, whatever its shape."""
+    header = _numpy_header("", io.BytesIO(content))
+    if header.kind == "other":
+        message = f"numbers of the type {header.dtype} are not read"
+        raise ValueError(message)
+    header.check(len(content) - header.offset)
+    numbers = np.frombuffer(content, header.layout, math.prod(header.shape), header.offset)
+    return header, numbers.reshape(header.shape, order="F" if header.by_columns else "C")
+
+
 PIECE = 1 << 20
 """Bytes read at a time, so that memory is taken for what is there and not for what is declared."""
 

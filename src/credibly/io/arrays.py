@@ -42,7 +42,7 @@ class ArraySource(Source):
         return {"array": self.header.name, "dtype": self.header.dtype, "scale": self.scale}
 
     def _take(self, start: int, stop: int) -> tuple[Ids, Tensor]:
-        x = _as_floats(self._file.rows(self.header, start, stop))
+        x = as_floats(self._file.rows(self.header, start, stop))
         return list(range(start, stop)), x if self.scale is None else x / self.scale
 
     def _open_labels(self, label: str) -> None:
@@ -68,7 +68,7 @@ class ArraySource(Source):
         return found if self.label_type != "string" else [str(value) for value in found]
 
 
-def _as_floats(values: NDArray[Any] | Tensor) -> Tensor:
+def as_floats(values: NDArray[Any] | Tensor) -> Tensor:
     """Convert to single or double precision, from any width and byte order."""
     if isinstance(values, np.ndarray):
         wide = values.dtype.itemsize > (4 if values.dtype.kind == "f" else 2)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -16,6 +15,7 @@ from torch import Tensor
 from credibly._extras import load_extra
 from credibly._validation import require
 from credibly.errors import FileFormatError
+from credibly.io.file_set import each
 from credibly.io.fingerprints import digest_of_file, digest_of_parts
 from credibly.io.listing import Listing, list_folder
 from credibly.io.pixels import Mode, Shape, is_plain, pixels_of, shape_of, size_pair
@@ -25,14 +25,8 @@ from credibly.types import CPU
 ENDINGS = (
     ".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm",
 )  # fmt: skip
-AT_ONCE = 16
-"""Files of a store that are asked for at the same time."""
-
 INDEX = "inputs.safetensors"
 """The list of images, for other processes."""
-
-Item = TypeVar("Item")
-Found = TypeVar("Found")
 
 
 class ImageFolder(Source):
@@ -139,15 +133,6 @@ class ImageFolder(Source):
 
     def _shape(self, name: str) -> Shape | None:
         return shape_of(self._root / name, self.mode, self.size)
-
-
-def each(call: Callable[[Item], Found], items: Iterable[Item], *, afar: bool) -> Iterator[Found]:
-    """`call` of every item in order; several at a time where each waits for a store."""
-    if not afar:
-        yield from map(call, items)
-        return
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="credibly-store") as pool:
-        yield from pool.map(call, items)
 
 
 def common_shape(path: Where, shapes: Iterable[tuple[str, Shape | None]]) -> Shape:

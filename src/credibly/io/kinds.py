@@ -16,12 +16,14 @@ from credibly.io.parts import Parts
 from credibly.io.places import FileFacts
 from credibly.io.source import ARRAYS, TABLES, Source, Where
 from credibly.io.tables import Table
+from credibly.io.tars import TarShards
 
 _ONLY_NAMED = frozenset({*ARRAYS, *TABLES}) - {".parquet"}
 """Kinds that are read from a folder only if a pattern names them: they may be notes of it."""
 
 _OF_TABLES = ("columns", "drop", "id_column", "label")
 _OF_IMAGES = ("label", "mode", "size")
+_OF_TARS = ("key", "label", "mode", "scale", "size")
 
 
 def open_one(
@@ -35,9 +37,12 @@ def open_one(
     if suffix in ARRAYS:
         refuse_others(given, _of_arrays(suffix), f"a file of the format {suffix}")
         return ArraySource(where, **given, limit=limit)
+    if suffix == ".tar":
+        refuse_others(given, _OF_TARS, "tar files")
+        return TarShards(where, where.parent, [where.name], **given, limit=limit, known=known)
     raise FileFormatError(
         f"{where}: unknown format {suffix or 'without an ending'!r}; credibly reads "
-        f"{', '.join((*ARRAYS, *TABLES))} and folders of images."
+        f"{', '.join((*ARRAYS, *TABLES))}, .tar and folders of images."
     )
 
 
@@ -60,9 +65,12 @@ def open_many(
     if kind == "images":
         refuse_others(given, _OF_IMAGES, "a folder of images")
         return ImageFolder(where, root=root, listing=listing, **given, limit=limit, known=known)
+    names = list(listing.names) if listing is not None else []
+    if kind == ".tar":
+        refuse_others(given, _OF_TARS, "tar files")
+        return TarShards(where, root, names, **given, limit=limit, known=known)
     options = _OF_TABLES if kind in TABLES else _of_arrays(kind)
     refuse_others(given, options, f"{kind} files")
-    names = [] if listing is None else list(listing.names)
     reader: Any = Table if kind in TABLES else ArraySource
     return Parts(where, root, names, reader, limit=limit, known=known, **given)
 
@@ -82,7 +90,7 @@ def _kind(name: str) -> str | None:
     suffix = PurePosixPath(name).suffix.lower()
     if suffix in ENDINGS:
         return "images"
-    known = suffix in (*ARRAYS, *TABLES)
+    known = suffix in (*ARRAYS, *TABLES, ".tar")
     hidden = any(part.startswith(("_", ".")) for part in name.split("/"))
     return suffix if known and not hidden else None
 
@@ -98,8 +106,8 @@ def _kind_of(where: Where, listing: Listing, *, named: bool) -> str:
         )
     if not kinds:
         raise FileFormatError(
-            f"{where}: no images in this folder ({', '.join(ENDINGS)}), and no Parquet files. "
-            f"Files of another kind are named by a pattern, such as {where}/*.csv."
+            f"{where}: no images in this folder ({', '.join(ENDINGS)}), and no Parquet or tar "
+            f"files. Files of another kind are named by a pattern, such as {where}/*.csv."
         )
     counted = " and ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     raise FileFormatError(

@@ -18,6 +18,7 @@ from credibly.errors import FileFormatError
 from credibly.io.files import check_format, load_tensors, save_tensors
 from credibly.io.places import FileFacts
 from credibly.io.source import Where
+from credibly.types import CPU
 
 MAGIC = re.compile(r"[*?\[]")
 """What makes a name a pattern."""
@@ -88,7 +89,7 @@ class Listing:
         """Write it, so that another process need not list the folder again."""
         tensors = {
             "content": torch.frombuffer(bytearray(self.names.content), dtype=torch.uint8),
-            **{k: _tensor(v) for k, v in self._numbers().items()},
+            **{k: as_tensor(v) for k, v in self._numbers().items()},
         }
         save_tensors(tensors, path, metadata={"format": _KIND, "format_version": _VERSION})
 
@@ -106,8 +107,9 @@ class Listing:
         return cls(Names(tensors["content"].numpy().tobytes(), ends), sizes, times)
 
 
-def _tensor(numbers: array[int]) -> Tensor:
-    return torch.frombuffer(bytearray(numbers.tobytes()), dtype=torch.int64)
+def as_tensor(numbers: array[int]) -> Tensor:
+    """Whole numbers as a tensor, to be written."""
+    return torch.tensor(numbers, dtype=torch.int64, device=CPU)
 
 
 def is_glob(path: Where) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,18 +18,14 @@ from torch import Tensor
 
 from credibly.errors import FileFormatError
 from credibly.io.columns import in_order_of_model, list_names
-from credibly.io.fingerprints import digest_of_parts
-from credibly.io.images import each
+from credibly.io.file_set import FileSet, each
 from credibly.io.source import (
     Ids,
     Kept,
     NoRowsError,
     Plain,
     Source,
-    Stamp,
     Where,
-    naming,
-    stamp_of,
 )  # fmt: skip
 from credibly.io.table_files import TableFile
 from credibly.io.tables import Table
@@ -46,7 +41,7 @@ Opener = Callable[..., Source]
 """From a file, its options and what is known of it to a source."""
 
 
-class Parts(Source):
+class Parts(FileSet):
     """Files of one format, one after the other.
 
     Each is looked at once, for its rows and columns; what a run needs of them is a few numbers.
@@ -117,31 +112,6 @@ class Parts(Source):
         ordered._forget()  # noqa: SLF001  # its own copy
         return ordered
 
-    def fingerprint(self) -> str:
-        """Return the SHA-256 over the names, sizes and times of all files."""
-        with naming(self.path):
-            found = each(self._size_and_time, range(len(self._names)), afar=self.is_afar)
-            return digest_of_parts(zip(self._names, found, strict=True))
-
-    def _size_and_time(self, number: int) -> str:
-        stamp = stamp_of(self._where(number))
-        return str(tuple(stamp[-3:-1] if isinstance(self.path, Path) else stamp))
-
-    def stamp(self, start: int = 0, stop: int | None = None) -> Stamp:
-        """Return a digest of the stamp of each file that holds some of the rows."""
-        numbers = range(len(self._names))[self.stamped(start, len(self) if stop is None else stop)]
-        with naming(self.path):
-            found = each(lambda k: stamp_of(self._where(k)), numbers, afar=self.is_afar)
-            return array("q", (hash(tuple(stamp)) for stamp in found))
-
-    def stamped(self, start: int, stop: int) -> slice:
-        last = bisect_right(self._starts, max(start, stop - 1)) - 1
-        return slice(bisect_right(self._starts, start) - 1, last + 1)
-
-    def reads(self, path: Path) -> bool:
-        own = (self._where(number) for number in range(len(self._names)))
-        return any(isinstance(w, Path) and w.exists() and path.samefile(w) for w in own)
-
     def _look(self, names: list[str]) -> dict[str, Any]:
         """Look at every file, until there are rows enough, and compare it with the first one."""
         seen = each(self._look_at, names, afar=self.is_afar)
@@ -176,9 +146,6 @@ class Parts(Source):
         names = TableFile(where).names if isinstance(part, Table) else None
         types = (part.id_type, part.label_type)
         return _Look(where, len(part), part.kind, part.shape, types, part.options(), names)
-
-    def _where(self, number: int) -> Where:
-        return self._root / self._names[number]
 
     def _part(self, number: int) -> Source:
         """A file, opened; the last few stay open."""

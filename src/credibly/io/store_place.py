@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from credibly.errors import CrediblyError, FileFormatError, OutputError
 from credibly.io.places import FileFacts, Place
+from credibly.io.store_file import buffered
 
 AT_ONCE, COPYABLE = 64 << 20, 5 << 30
 """Bytes that are sent in one go, and the largest object that stores copy among themselves."""
@@ -76,8 +77,7 @@ class StorePlace(Place):
 
     def open_input(self) -> IO[bytes]:
         with self._reading():
-            file: IO[bytes] = self.system.open_input_file(self.path)
-            return file
+            return buffered(self.system.open_input_file(self.path), self._reading)
 
     def list(self) -> Iterator[FileFacts]:
         from pyarrow import fs
