@@ -187,7 +187,7 @@ def _numpy_header(name: str, file: IO[bytes]) -> Header:
 def npy_array(content: bytes) -> tuple[Header, NDArray[Any]]:
     """The array in the bytes of a `.npy` file, whatever its shape."""
     header = _numpy_header("", io.BytesIO(content))
-    if header.kind == "other":
+    if header.kind == "other" or not isinstance(header.layout, np.dtype):
         message = f"numbers of the type {header.dtype} are not read"
         raise ValueError(message)
     header.check(len(content) - header.offset)

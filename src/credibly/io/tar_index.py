@@ -110,9 +110,10 @@ class TarShard:
         size = self._file.seek(0, io.SEEK_END)
         self._file.seek(0)
         try:
-            with tarfile.TarFile(fileobj=_Headers(self._file), mode="r") as archive:  # type: ignore[arg-type]
+            with tarfile.TarFile(fileobj=_Headers(self._file), mode="r") as archive:
+                kept: list[Any] = vars(archive)["members"]
                 while (info := archive.next()) is not None:
-                    archive.members.clear()  # they would all be kept
+                    kept.clear()  # else every header would be
                     if not info.isdir():
                         yield self._checked(info, size)
                 self._check_end(archive.offset)
