@@ -24,7 +24,8 @@ from benchmarks import models
 from benchmarks.meter import Meter
 from credibly.model.bind import bind
 from credibly.problem.fit_risk import FitRiskProblem
-from credibly.solve.base import Solver
+from credibly.solve.base import Solver, Stage, State
+from credibly.solve.gradient_descent import annealed
 from credibly.solve.loop import solve
 
 GAMMA = 200.0
@@ -41,6 +42,23 @@ MEASURED: dict[str, Solver] = {
     "ArrowHurwicz .01": cr.solvers.ArrowHurwicz(primal_step=0.01, steps=1000, patience=None),
     "ArrowHurwicz .03": cr.solvers.ArrowHurwicz(primal_step=0.03, steps=1000, patience=None),
 }  # fmt: skip
+
+
+class EarlierDefault(Solver):
+    """The stages of `Hybrid` before it went on where the model looks smooth."""
+
+    def stages(self) -> tuple[Stage[State], ...]:
+        return (
+            *cr.solvers.LBFGS(steps=200, memory=5, decrease=0.05, patience=6).stages(),
+            *annealed(20, 0.2, momentum=0.5, forgetting=0.6).stages(),
+            *annealed(50, 0.45, momentum=0.6, forgetting=0.8).stages(),
+            *cr.solvers.LBFGS(steps=100, memory=5, decrease=0.002, patience=4).stages(),
+        )
+
+
+SHORT = ("Hybrid (default)", "LBFGS", "ArrowHurwicz .03")
+"""What `--short` measures, with one reference instead of four and the default of before."""
+
 REFERENCES: dict[str, Solver] = {
     "Hybrid, effort 8": cr.solvers.Hybrid(effort=8),
     "LBFGS, 400": cr.solvers.LBFGS(steps=400, patience=None),
@@ -121,11 +139,17 @@ def compare_with_algorithm_1(default: Run, runs: dict[str, Run]) -> dict[str, fl
     }
 
 
-def study(subject: models.Subject, space: str, chunk: int) -> dict[str, object]:
-    """Run all solvers in one space."""
+def study(
+    subject: models.Subject, space: str, chunk: int, *, short: bool = False
+) -> dict[str, object]:
+    """Run all solvers in one space, or some of them."""
     net, images = subject.in_space(space)
-    runs = {name: measure(net, images, solver, chunk) for name, solver in MEASURED.items()}
-    extra = [measure(net, images, solver, chunk).best for solver in REFERENCES.values()]
+    measured, references = MEASURED, list(REFERENCES.values())
+    if short:
+        measured = {name: MEASURED[name] for name in SHORT} | {"Hybrid before": EarlierDefault()}
+        references = references[:1]
+    runs = {name: measure(net, images, solver, chunk) for name, solver in measured.items()}
+    extra = [measure(net, images, solver, chunk).best for solver in references]
     reference = torch.stack([*(run.best for run in runs.values()), *extra]).amin(0)
     with torch.no_grad():
         predicted = net(images).argmax(1)
@@ -180,12 +204,13 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--chunk", type=int, default=128)
     parser.add_argument("--out", type=Path, help="folder for a JSON file")
+    parser.add_argument("--short", action="store_true", help="the default, now and before")
     given = parser.parse_args()
     torch.backends.cudnn.allow_tf32 = False
     subject = models.load(given.model, given.data, given.images, given.device)
     results = []
     for space in given.spaces:
-        results.append(study(subject, space, given.chunk))
+        results.append(study(subject, space, given.chunk, short=given.short))
         show(results[-1])
         if given.out:
             write(given.out, subject.name, given.device, results)

@@ -1,25 +1,23 @@
 """Images and passes per second, against the bare network, and against what a user would do instead.
 
     python -m benchmarks.speed [--device cuda] [--network FILE --images FILE.npz] [--large]
-        [--out results/speed-NAME.json]
+        [--limit 220] [--out results/speed-NAME.json]
 
 Without a network, the embedded one. Everything is measured in one run: "bare" is forward and
 backward by the input of the same network, without this package. Ratios within a run tell more than
 times. `--large` adds networks of 1000 classes for 224 x 224 pixels (torchvision, random weights).
-Each run is appended to the file, so that a slowdown can be seen.
+What does not fit into `--limit` seconds is left out, and said to be. Each run is appended to the
+file, so that a slowdown can be seen.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import platform
 import subprocess
 import sys
-import time
 import warnings
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,231 +26,166 @@ import torch
 from torch import Tensor, nn
 
 import credibly as cr
-from credibly.baselines import ODIN, TestTimeAugmentation
+from benchmarks.speed_growth import growth, large, shapes
+from benchmarks.speed_instead import instead
+from benchmarks.speed_meter import Bench, one_forward, one_pass, waits_of
 from credibly.data.sample import load_sample
 from credibly.metrics import auroc
 from credibly.model.fast import HalfPrecision
 from credibly.model.folding import folded
 
-ORDINARY, KINDS = 300, ("plain", "folded", "bfloat16")
+ORDINARY, SOLVED, SMALL = 300, 2048, 256
+Data = tuple[nn.Module, Tensor, Tensor]
+"""The network, ordinary images, and images to judge."""
+
+Passes = dict[tuple[str, int], float]
+"""Seconds of a bare pass, by the form of the network and the size of the batch."""
 
 
-class Bench:
-    """Times, and the words they are printed with."""
-
-    def __init__(self, device: str) -> None:
-        self.device, self.rows = device, dict[str, Any]()
-        self.rounds = 5 if device == "cuda" else 3
-
-    def seconds(self, work: Callable[[], object]) -> float:
-        """The median of some runs after a first one, the device waited for."""
-        work()
-        found = []
-        for _ in range(self.rounds):
-            self.wait()
-            begin = time.perf_counter()
-            work()
-            self.wait()
-            found.append(time.perf_counter() - begin)
-        return sorted(found)[self.rounds // 2]
-
-    def wait(self) -> None:
-        """Wait for the device."""
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-
-    def note(self, name: str, seconds: float, count: int, bare: float | None = None) -> float:
-        """Print and keep images per second, and how many bare passes the same time would take."""
-        rate = count / seconds
-        passes = "" if bare is None else f"; {seconds / bare:6.2f} bare passes"
-        print(f"{name:<58} {rate:>12,.1f} images/s, {1e3 * seconds:9.2f} ms{passes}", flush=True)
-        self.rows[name] = {"images": count, "seconds": seconds, "images_per_second": rate}
-        if bare is not None:
-            self.rows[name]["bare_passes"] = seconds / bare
-        return seconds
-
-    def peak(self, work: Callable[[], object]) -> float:
-        """Bytes of a GPU at the most, above what was there before; 0 on a CPU."""
-        if self.device != "cuda":
-            return 0.0
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        work()
-        return float(torch.cuda.max_memory_allocated() - before)
-
-
-def one_pass(net: nn.Module, x: Tensor) -> Tensor:
-    """Forward and backward by the input, and nothing else."""
-    given = x.detach().requires_grad_(True)
-    (slope,) = torch.autograd.grad(net(given).float().logsumexp(1).sum(), given)
-    return slope
-
-
-def bare(bench: Bench, net: nn.Module, x: Tensor) -> dict[str, float]:
+def bare_passes(bench: Bench, net: nn.Module, x: Tensor) -> Passes:
     """Seconds of a bare pass: as the user has it, folded, and folded in bfloat16."""
     fast = folded(net)[0]
-    if bench.device == "cuda":
+    if bench.cuda:
         fast = fast.to(memory_format=torch.channels_last)
-    half = HalfPrecision(fast, x.device.type)
-    nets = {"plain": net, "folded": fast, "bfloat16": half}
-    if bench.device == "cuda":
-        nets |= {"compiled": torch.compile(half, dynamic=False)}
-    found = {}
-    for kind, one in nets.items():
-        seconds = bench.seconds(lambda one=one: one_pass(one, x))
-        found[kind] = bench.note(f"bare pass, {kind}, batch {len(x)}", seconds, len(x))
+    nets = {"plain": net, "folded": fast, "bfloat16": HalfPrecision(fast, x.device.type)}
+    found: Passes = {}
+    for size in sorted({len(x), min(SMALL, len(x))}, reverse=True):
+        for kind, one in nets.items():
+            seconds = bench.seconds(lambda one=one, size=size: one_pass(one, x[:size]))
+            found[kind, size] = bench.note(f"bare pass, {kind}, batch {size}", seconds, size)
+        seconds = bench.seconds(lambda size=size: one_forward(net, x[:size]))
+        bench.note(f"bare forward, plain, batch {size}", seconds, size)
     return found
 
 
-def ours(bench: Bench, net: nn.Module, known: Tensor, x: Tensor, passes: dict[str, float]) -> None:
-    """Judges, decisions and full solves, before and after `accelerate`."""
-    plain = cr.Classifier(net)
-    quick = cr.accelerate(plain, known)
-    forms = {"plain": (plain, "plain"), "accelerated": (quick, "folded")}
-    if quick.draft is not None:
-        forms["accelerated"] = (quick, "bfloat16")
-    if bench.device == "cuda":
-        forms["compiled"] = (cr.accelerate(plain, known, compiled=True), "compiled")
-    print("accelerate:", "; ".join(quick.notes))
-    bench.rows["notes"] = list(quick.notes)
-    gamma = cr.auto_gamma(plain, known)
-    judges = {use: cr.Judge.fit(net, known, profile=use) for use in ("never", "doubtful", "always")}
-    descent = judges["always"].examiner.descent
-    size = len(x)
-    for use, judge in judges.items():
-        seconds = bench.seconds(lambda judge=judge: judge(x, keep=False))
-        bench.note(f"Judge, profile={use!r}, batch {size}", seconds, size, passes["plain"])
+def judges(
+    bench: Bench, net: Any, known: Tensor, x: Tensor, passes: Passes, *, words: str = ""
+) -> dict[str, cr.Judge]:
+    """Judges that solve no profiles, those of doubtful inputs, and all."""
+    found = {}
+    for use in ("never", "doubtful", "always"):
+        judge = found[use] = cr.Judge.fit(net, known, profile=use)  # type: ignore[arg-type]
+        for size in sorted({len(x), min(SMALL, len(x))}, reverse=True):
+            work = lambda judge=judge, size=size: judge(x[:size], keep=False)  # noqa: E731
+            work()  # a recorder sees the sizes of the pieces
+            name = f"Judge{words}, profile={use!r}, batch {size}"
+            bench.note(name, bench.seconds(work), size, passes["plain", size])
+    return found
+
+
+def decisions(
+    bench: Bench, forms: dict[str, tuple[cr.Classifier, str]], x: Tensor, passes: Passes,
+    question: dict[str, Any],
+) -> None:  # fmt: skip
+    """Decision-grade profiles, and bare passes of the same precision."""
     for name, (clf, kind) in forms.items():
-        work = lambda clf=clf: cr.credibility(clf, x, gamma=gamma, solver=descent)  # noqa: E731
-        work()  # a recorder sees the sizes of the pieces
-        seconds = bench.seconds(work)
-        bench.note(f"decision, {name}, batch {size}", seconds, size, passes[kind])
-        if name == "compiled":
-            judge = cr.Judge.fit(clf, known, profile="always")
-            judge(x, keep=False)
-            seconds = bench.seconds(lambda judge=judge: judge(x, keep=False))
-            bench.note(f"Judge, compiled, profile='always', batch {size}", seconds, size)
-    for count in sorted({min(size, 256), size}):
-        for name, (clf, _) in forms.items():
-            begin = time.perf_counter()
-            found = cr.credibility(clf, x[:count], gamma=gamma)
-            bench.wait()
-            seconds = time.perf_counter() - begin
-            spent = float(found.passes.mean())
-            bench.note(f"full solve, {name}, batch {count}, {spent:.0f} passes", seconds, count)
-    agreement(bench, (plain, quick), x, gamma, descent)
-    memory(bench, (plain, quick), x, gamma, descent)
-    if bench.device == "cuda":
-        waits(bench, quick, x[:256], gamma, descent)
+        for size in sorted({len(x), min(SMALL, len(x))}, reverse=True):
+            work = lambda clf=clf, size=size: cr.credibility(clf, x[:size], **question)  # noqa: E731
+            spent = float(work().passes.mean())
+            seconds, bare = bench.seconds(work), passes[kind, size]
+            bench.note(f"decision, {name}, batch {size}", seconds, size, bare)
+            share = seconds / (spent * bare)
+            words = f"{share:.2f} of {spent:.2f} bare passes in {kind}"
+            bench.say(f"overhead of a decision, {name}, batch {size}", share, words)
 
 
-def agreement(
-    bench: Bench, clfs: tuple[cr.Classifier, ...], x: Tensor, gamma: float, descent: Any
+def solves(
+    bench: Bench, forms: dict[str, cr.Classifier], x: Tensor, gamma: float, sizes: tuple[int, ...]
 ) -> None:
-    """How much decisions differ: AUROC of noise and inverted images by `gain`, and classes."""
+    """Full solves: the first one, which prepares what the others use, and a second one."""
+    for size in sizes:
+        for name, clf in forms.items():
+            found: list[cr.Profile] = []
+
+            def work(clf: cr.Classifier = clf, size: int = size, found: Any = found) -> None:
+                found.append(cr.credibility(clf, x[:size], gamma=gamma))
+
+            first, seconds = bench.once(work), bench.once(work)
+            spent = float(found[-1].passes.mean())
+            objective = float(found[-1].certificate.objective.mean())
+            words = f"full solve, {name}, batch {size}"
+            bench.note(words, seconds, size)
+            told = {"passes": spent, "objective": objective, "first call": first}
+            said = (
+                f"{spent:.0f} passes, mean F {objective:.5f}, first call {first:.1f} s, "
+                f"{size * spent / seconds:,.0f} passes/s"
+            )
+            bench.say(f"{words}, more", told, said)
+
+
+def agreement(bench: Bench, net: nn.Module, known: Tensor, x: Tensor) -> None:
+    """How much a faster network changes: verdicts, and the AUROC of `gain` on foreign images."""
     g = torch.Generator().manual_seed(0)
-    far = {"uniform noise": torch.rand(x.shape, generator=g).to(x), "inverted": 1 - x}
-    found = []
-    for clf in clfs:
-        scores = {
-            name: cr.scores.gain(cr.credibility(clf, part, gamma=gamma, solver=descent))
-            for name, part in {"clean": x, **far}.items()
-        }
-        found.append({n: auroc(-v.cpu(), -scores["clean"].cpu()) for n, v in scores.items()})
-    same = float((clfs[0].predict(x) == clfs[1].predict(x)).double().mean())
-    gaps = {name: found[1][name] - found[0][name] for name in far}
-    print(f"same class {same:.4%}; AUROC of gain changes by {gaps}")
-    bench.rows["agreement"] = {"same class": same, "auroc": found, "auroc changes": gaps}
+    mixed = torch.randperm(x[0].numel(), generator=g).to(x.device)
+    sets = {
+        "clean": x,
+        "uniform noise": torch.rand(x.shape, generator=g).to(x),
+        "Gaussian noise": (x + 0.2 * torch.randn(x.shape, generator=g).to(x)).clamp(0, 1),
+        "inverted": 1 - x,
+        "shuffled pixels": x.flatten(1)[:, mixed].reshape(x.shape),
+    }
+    pair = [cr.Judge.fit(net, known, profile="always", fast=fast) for fast in (False, True)]
+    found = [{name: judge(part, keep=False) for name, part in sets.items()} for judge in pair]
+    for name in sets:
+        same = float((found[0][name].codes == found[1][name].codes).double().mean())
+        bench.say(f"same verdict with the faster network, {name}", same, f"{same:.2%}")
+    for score in ("gain", "shift"):
+        values = [{n: one[n].signals[score] for n in sets} for one in found]
+        gaps = {
+            n: auroc(-values[1][n], -values[1]["clean"]) - auroc(-values[0][n], -values[0]["clean"])
+            for n in sets if n != "clean"
+        }  # fmt: skip
+        words = ", ".join(f"{n} {gap:+.4f}" for n, gap in gaps.items())
+        bench.say(f"AUROC of {score}, change with the faster network", gaps, words)
 
 
 def memory(
-    bench: Bench, clfs: tuple[cr.Classifier, ...], x: Tensor, gamma: float, descent: Any
+    bench: Bench, forms: dict[str, cr.Classifier], x: Tensor, question: dict[str, Any]
 ) -> None:
     """Peak memory of a decision over that of a bare pass of the same network."""
-    for name, clf in zip(("plain", "accelerated"), clfs, strict=True):
+    for name, clf in forms.items():
         assert isinstance(clf.net, nn.Module)
+        own = clf.with_net(clf.net)  # without a recorder, whose memory stays
+        own.draft = clf.draft
         net = clf.net if clf.draft is None else clf.draft
         least = bench.peak(lambda net=net: one_pass(net, x))  # type: ignore[arg-type]
-        most = bench.peak(
-            lambda clf=clf: cr.credibility(
-                clf, x, gamma=gamma, solver=descent, chunk_size=max(1, len(x))
-            )
-        )
-        if least:
-            print(f"peak memory, {name}: {most / least:.2f} of a bare pass ({most / 1e6:,.0f} MB)")
-            bench.rows[f"memory, {name}"] = {"bytes": most, "over bare": most / least}
+        most = bench.peak(lambda own=own: cr.credibility(own, x, chunk_size=len(x), **question))
+        words = f"{most / max(least, 1):.2f} of a bare pass ({most / 1e6:,.0f} MB)"
+        told = {"bytes": most, "over bare": most / max(least, 1)}
+        bench.say(f"peak memory of a decision, {name}", told, words)
 
 
-def waits(bench: Bench, clf: cr.Classifier, x: Tensor, gamma: float, descent: Any) -> None:
-    """How often the CPU waits for the GPU in one call, by torch's own count."""
-    for name, solver in (("decision", descent), ("full solve", cr.solvers.Hybrid())):
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
-            torch.cuda.set_sync_debug_mode("warn")
-            steps = cr.credibility(clf, x, gamma=gamma, solver=solver).steps.max()
-            torch.cuda.set_sync_debug_mode("default")
-        count = sum("synchroniz" in str(one.message) for one in found)
-        print(f"{name}: the CPU waits {count} times, in {int(steps)} steps")
-        bench.rows[f"waits, {name}"] = {"waits": count, "steps": int(steps)}
-
-
-def instead(bench: Bench, net: nn.Module, x: Tensor, passes: dict[str, float]) -> None:
-    """What a user would do instead, on the same network and images."""
-    clf, size = cr.Classifier(net), len(x)
-
-    def forwards(count: int) -> Callable[[], None]:
-        def work() -> None:
-            with torch.no_grad():
-                for _ in range(count):
-                    net(x)
-
-        return work
-
-    views = tuple(lambda y, k=k: torch.roll(y, k % 5 - 2, dims=3) for k in range(19))
-    ways: dict[str, Callable[[], object]] = {
-        "one forward (softmax, energy)": forwards(1),
-        "5-network ensemble": forwards(5),
-        "30-sample dropout": forwards(30),
-        "20-view augmentation": lambda: TestTimeAugmentation(views=views)(clf, x),
-        "ODIN": lambda: ODIN(eps=0.002)(clf, x),
-    }
-    for name, work in ways.items():
-        bench.note(f"{name}, batch {size}", bench.seconds(work), size, passes["plain"])
-    if importlib.util.find_spec("foolbox") is not None:
-        foolbox(bench, net, x[:200])
-
-
-def foolbox(bench: Bench, net: nn.Module, x: Tensor) -> None:
-    """Minimum-norm attacks of foolbox: distance to the boundary as a score of trust."""
-    import foolbox as fb
-
-    model = fb.PyTorchModel(net, bounds=(0, 1), device=x.device)
-    with torch.no_grad():
-        labels = net(x).argmax(1)
-    for name, attack in (
-        ("foolbox DDN", fb.attacks.DDNAttack()),
-        ("foolbox DeepFool", fb.attacks.L2DeepFoolAttack()),
+def waits(bench: Bench, clf: cr.Classifier, judge: cr.Judge, x: Tensor, question: Any) -> None:
+    """How often the CPU waits for the GPU in one call."""
+    plain = {**question, "solver": cr.solvers.Hybrid()}
+    steps: list[int] = []
+    for name, work in (
+        ("a decision", lambda: cr.credibility(clf, x, **question)),
+        ("a Judge without profiles", lambda: judge(x, keep=False)),
+        ("a full solve", lambda: steps.append(int(cr.credibility(clf, x, **plain).steps.max()))),
     ):
-        begin = time.perf_counter()
-        attack(model, x, labels, epsilons=None)
-        bench.wait()
-        bench.note(f"{name}, batch {len(x)}", time.perf_counter() - begin, len(x))
+        work()
+        count = waits_of(work)
+        more = f" in {steps[-1]} steps" if steps else ""
+        bench.say(f"waits of {name}", count, f"the CPU waits {count} times{more}")
 
 
-def growth(bench: Bench, net: nn.Module, known: Tensor, x: Tensor) -> None:
-    """One image alone, and more and more of them."""
-    judges = {use: cr.Judge.fit(net, known, profile=use) for use in ("never", "always")}
-    if bench.device == "cuda":
-        fast = cr.accelerate(cr.Classifier(net), known, compiled=True)
-        judges["always, compiled"] = cr.Judge.fit(fast, known, profile="always")
-    sizes = [1, 8, 64, *(size for size in (256, 1024) if size < len(x))]
-    for size in sizes:
-        part = x[:size]
-        for use, judge in judges.items():
-            judge(part, keep=False)  # a recorder sees the sizes of the pieces
-            seconds = bench.seconds(lambda part=part, judge=judge: judge(part, keep=False))
-            bench.note(f"Judge, profile={use!r}, batch {size}", seconds, size)
+def compiled(bench: Bench, data: Data, passes: Passes, question: dict[str, Any]) -> None:
+    """The same with torch.compile inside the recordings."""
+    net, known, x = data
+    clf = cr.accelerate(cr.Classifier(net), known, compiled=True)
+    assert isinstance(clf.draft, nn.Module)
+    assert clf.recorder is not None
+    if bench.has_time("compiled decisions", 60):
+        decisions(bench, {"compiled": (clf, "bfloat16")}, x, passes, question)
+        half = clf.recorder.faster(clf.draft)
+        size = clf.recorder.sizes[-1]  # compiled by now
+        seconds = bench.seconds(lambda: one_pass(half, x[:size]))  # type: ignore[arg-type]
+        bench.note(f"bare pass, compiled, batch {size}", seconds, size)
+    if bench.has_time("compiled Judges", 15):
+        judges(bench, clf, known, x, passes, words=", compiled")
+    if bench.has_time("compiled full solves", 60):
+        solves(bench, {"compiled": clf}, x, question["gamma"], (SOLVED,))
 
 
 def alone(bench: Bench, net: nn.Module, known: Tensor, x: Tensor) -> None:
@@ -264,74 +197,75 @@ def alone(bench: Bench, net: nn.Module, known: Tensor, x: Tensor) -> None:
         together = solve(part).credibility
         single = torch.cat([solve(one).credibility for one in part.split(1)])
         gap = float((together - single).abs().max())
-        print(f"alone against a batch of {len(part)}, {solver!r}: largest change of c+ {gap:.2g}")
-        bench.rows[f"alone, {type(solver).__name__}"] = gap
+        name = f"alone against a batch of {len(part)}, {type(solver).__name__}"
+        bench.say(name, gap, f"largest change of c+ {gap:.2g}")
 
 
 def busy(bench: Bench, net: nn.Module, known: Tensor, x: Tensor) -> None:
     """One image while another process spins on a core."""
-    judges = {use: cr.Judge.fit(net, known, profile=use) for use in ("never", "always")}
+    found = {use: cr.Judge.fit(net, known, profile=use) for use in ("never", "always")}  # type: ignore[arg-type]
     other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        for use, judge in judges.items():
+        for use, judge in found.items():
             seconds = bench.seconds(lambda judge=judge: judge(x[:1], keep=False))
             bench.note(f"Judge, profile={use!r}, one image beside a busy process", seconds, 1)
     finally:
         other.kill()
 
 
-DESCENT = cr.solvers.FixedDescent(radius=1.0)
-
-
-def large(bench: Bench) -> None:
-    """Networks of 1000 classes at 224 x 224 pixels, random weights."""
-    if importlib.util.find_spec("torchvision") is None:
-        print("large networks: torchvision is not here")
-        return
-    from torchvision import models
-
-    x = torch.rand(256, 3, 224, 224, generator=torch.Generator().manual_seed(0)).to(bench.device)
-    for name in ("resnet50", "vit_b_16"):
-        torch.manual_seed(0)
-        net = getattr(models, name)(weights=None).eval().to(bench.device)
-        for part in net.modules():  # a last layer of zeros, as of transformers, has no gradient
-            if isinstance(part, nn.Linear) and not bool(part.weight.any()):
-                nn.init.normal_(part.weight, std=0.02)
-        clf = cr.accelerate(cr.Classifier(net), x[:16])
-        fast = cr.accelerate(cr.Classifier(net), x[:16], compiled=True)
-        forms = {"plain": cr.Classifier(net), "accelerated": clf, "compiled": fast}
-        print(f"{name}: {'; '.join(clf.notes)}")
-        for size in (1, 64, 256):
-            part = x[:size]
-            passes = bench.seconds(lambda part=part, net=net: one_pass(net, part))
-            bench.note(f"{name}, bare pass, batch {size}", passes, size)
-            for kind, one in forms.items():
-                work = lambda one=one, part=part: cr.credibility(  # noqa: E731
-                    one, part, gamma=1e4, solver=DESCENT, top=10
-                )
-                work()
-                bench.note(
-                    f"{name}, decision, {kind}, batch {size}", bench.seconds(work), size, passes
-                )
-        checks = bench.seconds(lambda: cr.auto_gamma(clf, x[:64], top=10))  # noqa: B023
-        bench.note(f"{name}, auto_gamma, 64 images", checks, 64, passes)
-
-
-def subject(given: argparse.Namespace) -> tuple[nn.Module, Tensor, Tensor]:
-    """The network, ordinary images, and images to judge."""
+def subject(given: argparse.Namespace) -> Data:
+    """The embedded network, or the one that was named."""
+    last = ORDINARY + given.count
     if given.network is None:
         sample = load_sample()
-        return (
-            sample.net.to(given.device),
-            sample.images[:ORDINARY].to(given.device),
-            (sample.images[ORDINARY : ORDINARY + given.count].to(given.device)),
-        )
-    from experiments import networks
-    from experiments.images import read_npz
+        net, images = sample.net, sample.images[:last]
+    else:
+        from experiments import networks
+        from experiments.images import read_npz
 
-    net = networks.load(given.network, given.device).net
-    images = read_npz(given.images)[: ORDINARY + given.count].to(given.device).pixels
-    return net, images[:ORDINARY], images[ORDINARY:]
+        net, images = networks.load(given.network).net, read_npz(given.images)[:last].pixels
+    images = images.to(given.device)
+    return net.to(given.device).eval(), images[:ORDINARY], images[ORDINARY:]
+
+
+def measure(bench: Bench, given: argparse.Namespace) -> None:
+    """Everything there is time for, what matters most first."""
+    net, known, x = subject(given)
+    bench.has_time("bare passes", 0)
+    passes = bare_passes(bench, net, x)
+    plain = cr.Classifier(net)
+    quick = cr.accelerate(plain, known)
+    bench.say("accelerate", list(quick.notes), "; ".join(quick.notes))
+    gamma = cr.auto_gamma(plain, known)
+    bench.has_time("Judges", 0)
+    found = judges(bench, net, known, x, passes)
+    question = {"gamma": gamma, "solver": found["always"].examiner.descent}
+    bench.has_time("decisions", 0)
+    kind = "folded" if quick.draft is None else "bfloat16"
+    forms = {"plain": (plain, "plain"), "accelerated": (quick, kind)}
+    decisions(bench, forms, x, passes, question)
+    clfs = {name: clf for name, (clf, _) in forms.items()}
+    if bench.has_time("full solves", 30):
+        sizes = tuple(sorted({min(SOLVED, len(x)), min(SMALL, len(x))}, reverse=True))
+        solves(bench, {"accelerated": quick}, x, gamma, sizes)
+        solves(bench, {"plain": plain}, x, gamma, sizes[-1:])
+    if bench.has_time("the same answers", 10):
+        agreement(bench, net, known, x)
+        alone(bench, net, known, x)
+    if bench.cuda and bench.has_time("memory and waits", 5):
+        memory(bench, clfs, x, question)
+        waits(bench, quick, found["never"], x[:SMALL], question)
+    if bench.cuda:
+        compiled(bench, (net, known, x), passes, question)
+    if given.large and bench.has_time("large networks", 30):
+        large(bench)
+    if bench.has_time("instead", 15):
+        instead(bench, net, known, x, passes["plain", len(x)])
+    if bench.has_time("growth", 20):
+        growth(bench, net, known, x)
+        shapes(bench)
+    if not bench.cuda:
+        busy(bench, net, known, x)
 
 
 def main() -> None:
@@ -342,26 +276,21 @@ def main() -> None:
     parser.add_argument("--images", type=Path)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--limit", type=float, default=float("inf"))
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     warnings.simplefilter("ignore", cr.errors.CrediblyWarning)
-    bench, (net, known, x) = Bench(given.device), subject(given)
-    passes = bare(bench, net, x)
-    ours(bench, net, known, x, passes)
-    instead(bench, net, x, passes)
-    growth(bench, net, known, x)
-    alone(bench, net, known, x)
-    if given.device == "cpu":
-        busy(bench, net, known, x)
-    if given.large:
-        large(bench)
-    if given.out is not None:
-        append(given.out, bench, given)
+    bench = Bench(given.device, given.limit)
+    try:
+        measure(bench, given)
+    finally:  # what was measured before something failed is kept
+        if given.out is not None:
+            append(given.out, bench, given)
 
 
 def append(path: Path, bench: Bench, given: argparse.Namespace) -> None:
     """Add this run to the history of a file."""
-    name = torch.cuda.get_device_name() if given.device == "cuda" else platform.processor() or "CPU"
+    name = torch.cuda.get_device_name() if bench.cuda else platform.processor() or "CPU"
     runs = json.loads(path.read_text("utf-8")) if path.exists() else []
     runs.append(
         {

@@ -151,7 +151,7 @@ class Recorder:
 
 def _many_shapes() -> Any:
     """Let one network be compiled for all sizes, with gradients and without."""
-    return torch._dynamo.config.patch(recompile_limit=RECOMPILED)  # type: ignore[no-untyped-call]  # noqa: SLF001
+    return torch._dynamo.config.patch(recompile_limit=RECOMPILED)  # noqa: SLF001
 
 
 def as_it_is(net: Model) -> Model:
