@@ -178,7 +178,7 @@ def test_a_run_that_is_killed_goes_on_and_ends_with_the_same_file(folder):
         (["score", *ARGUMENTS, "--out", "o.parquet", "--device", "moon"], "device"),
         (["inspect", *ARGUMENTS, "--columns", "a,z"], "columns of x.csv: a, b, c"),
         (["inspect", "model.py:Fast"], "has no attribute 'Fast'"),
-        (["inspect", "model.onnx"], "torch.export"),
+        (["inspect", "model.onnx"], "model.onnx: no such file"),
         (["inspect", "model.py:Slow", "nowhere.csv"], "no such file"),
         (["inspect", "model.py:Slow", "--weights", "w.pt"], "safetensors.torch.save_file"),
         (["inspect", "model.py:Slow", "--weights", "w.safetensors"], "w.safetensors: no such file"),

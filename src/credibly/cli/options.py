@@ -34,8 +34,8 @@ def _data(help: str, *names: str, **more: Any) -> Any:  # noqa: A002
 Model = Annotated[
     str,
     typer.Argument(
-        help="package.module:attribute, path/to/file.py:attribute, or a .skops, .pt2, .pkl, "
-        ".pickle or .joblib file."
+        help="package.module:attribute, path/to/file.py:attribute, or an .onnx, .skops, .pt2, "
+        ".pkl, .pickle or .joblib file."
     ),
 ]
 Data = Annotated[Path, typer.Argument(help="File or folder of inputs.")]
@@ -82,6 +82,9 @@ class ModelOptions:
         Literal["float32", "float64"] | None, _model("Precision to convert the model to.")
     ] = None
     device: Annotated[str | None, _model("Where to compute: cpu, cuda, ...")] = None
+    graph_output: Annotated[
+        str | None, _model("Output of an .onnx graph, or a value inside it, to use.")
+    ] = None
     trust: Annotated[
         list[str] | None, _model("A type that a .skops file may hold. Repeatable.")
     ] = None
@@ -112,6 +115,7 @@ class ModelOptions:
             loss=self.loss,
             preprocess=self.preprocess,
             device=self.device,
+            graph_output=self.graph_output,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,6 @@ _PICKLE = (
 _REFUSED = {
     ".safetensors": "weights alone do not say what to compute. Name the network as "
     "package.module:factory and pass this file as its weights (--weights)",
-    ".onnx": "ONNX graphs are not read. Export the network with torch.export to a .pt2 file, or "
-    "pass package.module:factory",
     **dict.fromkeys((".pt", ".pth", ".ckpt", ".bin"), _PICKLE),
 }
 
@@ -44,6 +42,11 @@ class Wanted:
     trusted: Trust = False
     dtype: torch.dtype | None = None
     device: str | torch.device | None = None
+    graph_output: str | None = None
+
+    def with_defaults(self, **values: Any) -> Wanted:
+        """The same, with values for what was not asked for."""
+        return replace(self, **{k: v for k, v in values.items() if getattr(self, k) is None})
 
     def refuse(self, *names: str, expected: str, remedy: str) -> None:
         """Refuse arguments that the model fixes itself."""
@@ -59,7 +62,7 @@ class LoadedClassifier:
 
     Attributes:
         classifier: ready to use.
-        kind: 'python', 'torch.export', 'skops' or 'pickle'.
+        kind: 'python', 'torch.export', 'onnx', 'skops' or 'pickle'.
         description: what was loaded, in one line.
         parts: names and digests of what the model was made of: weights, code, a name, a file.
         notes: what was done to it, such as a switch to evaluation mode.

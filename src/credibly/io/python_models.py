@@ -188,7 +188,7 @@ def _make(found: object, spec: str, wanted: Wanted) -> tuple[Any, list[str]]:
         )
     if wanted.weights is not None and not taken:
         notes.append(_load_weights(model, wanted.weights, spec))
-    return _move(model, wanted) if isinstance(model, nn.Module) else model, notes
+    return move(model, wanted) if isinstance(model, nn.Module) else model, notes
 
 
 def _call(factory: Callable[[], object], spec: str, *, check_random: bool) -> object:
@@ -224,7 +224,8 @@ def _first_weights(made: object) -> list[list[float]]:
     return [p.detach().flatten()[:8].nan_to_num().tolist() for p in parameters]
 
 
-def _move(net: nn.Module, wanted: Wanted) -> nn.Module:
+def move(net: nn.Module, wanted: Wanted) -> nn.Module:
+    """Bring a module to the device and precision that were asked for."""
     try:
         return net.to(device=wanted.device, dtype=wanted.dtype)
     except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
