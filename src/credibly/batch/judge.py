@@ -167,7 +167,9 @@ def judge_chunk(job: _Job, read: Read) -> Any:
     for words, reason in _REASONS.items():
         frame.loc[frame["status"] == words, "reason"] = reason
     table = as_table(job.source, read, frame)
-    return table.replace_schema_metadata({"judge": json.dumps(job.judge.facts.as_json())})
+    names = job.judge.examiner.clf.classes
+    facts = {"judge": job.judge.facts.as_json(), "classes": None if names is None else list(names)}
+    return table.replace_schema_metadata({k: json.dumps(v) for k, v in facts.items()})
 
 
 def _identity(judge: Judge, fingerprint: str | LoadedClassifier | None) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from credibly.cli.console import print_error, print_text
 from credibly.cli.decide import decide
 from credibly.cli.demo import demo
+from credibly.cli.drift import drift
 from credibly.cli.env import env
 from credibly.cli.evaluate import evaluate
 from credibly.cli.explore import explore
@@ -61,7 +62,7 @@ app = _App(
     cls=_Group,
     pretty_exceptions_enable=False,
 )
-for command in (demo, sample, inspect, fit, judge, score, decide, evaluate, explore, env):
+for command in (demo, sample, inspect, fit, judge, drift, score, decide, evaluate, explore, env):
     app.command(cls=_Command)(command)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import numpy as np
 from credibly._validation import require, share, whole
 from credibly.decide import drift_files
 from credibly.decide.drift_bets import Numbers
-from credibly.decide.drift_engine import Engine, WatchSettings, Whole
+from credibly.decide.drift_engine import Engine, Integers, WatchSettings
+from credibly.decide.drift_history import DriftHistory
 from credibly.decide.drift_state import ClassDrift, DriftState, state_of
+from credibly.decide.drift_verdicts import open_verdicts
 from credibly.decide.judge import Judge
 from credibly.decide.judge_files import digest
 from credibly.decide.judgement import Judgement
@@ -79,7 +82,7 @@ class DriftWatch:
     @classmethod
     def fit(
         cls,
-        judge: Judge,
+        judge: Judge | str | Path,
         ordinary: Any = None,
         *,
         false_alarms: float = 0.01,
@@ -89,20 +92,20 @@ class DriftWatch:
         """Begin to watch a stream.
 
         Args:
-            judge: whose judgements will be watched.
+            judge: whose judgements will be watched, or a file of verdicts by it.
             ordinary: inputs like those to come that the Judge was not fitted on, as it takes them,
-                or their judgement; at least 99. None: those that it was fitted on.
+                their judgement, or a file of verdicts on them; at least 99. None: those that it was
+                fitted on.
             false_alarms: the chance of ever raising an alarm while nothing changes, at most.
             by_class: whether half of it is spent on changes within a predicted class.
             seed: of the random share of ties.
         """
         share("false_alarms", false_alarms)
-        known = ordinary if isinstance(ordinary, Judgement) or ordinary is None else judge(ordinary)
-        samples = sum(len(part["either"]) for part in judge.alarm.ordinary)
-        places = np.zeros(0, np.int64) if known is None else places_of(known, samples)
-        usable = int((places > 0).sum())
+        subject = _subject(judge)
+        known = _known(judge, subject, ordinary)
+        usable = sum(int((places > 0).sum()) for places, _ in known)
         require(
-            known is None or usable >= FEWEST,
+            ordinary is None or usable >= FEWEST,
             "ordinary",
             f"at least {FEWEST} usable inputs",
             f"{usable}",
@@ -114,27 +117,42 @@ class DriftWatch:
                 false_alarms=float(false_alarms),
                 by_class=by_class,
                 seed=whole("seed", seed, least=0),
-                ordinary=samples,
-                classes=judge.facts.classes,
+                ordinary=subject.ordinary,
+                classes=subject.classes,
                 reference=usable,
-                judge=digest(judge),
+                judge=subject.judge,
             )
         )
-        if known is not None:
-            engine.know(places[places > 0], known.predicted.numpy()[places > 0])
+        for places, predicted in known:
+            engine.know(places[places > 0], predicted[places > 0])
         return cls(engine)
 
-    def update(self, judgement: Judgement) -> DriftState:
+    def update(
+        self, judgement: Judgement | str | Path, *, history: DriftHistory | None = None
+    ) -> DriftState:
         """Go on with the next inputs of the stream, in their order; what is known then.
 
         Args:
-            judgement: by the Judge that the watch was begun with. How the stream is cut into
-                batches makes no difference.
+            judgement: by the Judge that the watch was begun with, or a file of verdicts that
+                `judge_file` wrote. How the stream is cut into batches makes no difference.
+            history: keeps what happened at each input, for a picture.
         """
         with self._lock:
-            places = places_of(judgement, self.settings.ordinary)
-            self._engine.after(places, classes_of(judgement, self.settings.classes))
+            for places, predicted in self._parts(judgement):
+                for trace in self._engine.after(places, predicted):
+                    if history is not None:
+                        history.add(trace)
             return state_of(self._engine)
+
+    def _parts(self, judgement: Judgement | str | Path) -> Iterator[tuple[Integers, Integers]]:
+        if isinstance(judgement, Judgement):
+            samples, classes = self.settings.ordinary, self.settings.classes
+            yield places_of(judgement, samples), classes_of(judgement, classes)
+            return
+        verdicts = open_verdicts(judgement)
+        verdicts.check_judge("judgement", self.settings.judge, "the watch")
+        for p, predicted in verdicts.parts():
+            yield places_of_p_values(p, self.settings.ordinary), predicted
 
     @property
     def settings(self) -> WatchSettings:
@@ -182,25 +200,65 @@ class DriftWatch:
         drift_files.save(content, path)
 
     @staticmethod
-    def load(path: str | Path, judge: Judge) -> DriftWatch:
+    def load(path: str | Path, judge: Judge | str | Path) -> DriftWatch:
         """Go on where the watch was when it was saved; another Judge is refused.
 
         Args:
             path: the file.
-            judge: that it was begun with.
+            judge: that it was begun with, or a file of verdicts by it.
         """
-        return DriftWatch(drift_files.load(Path(path), digest(judge)))
+        return DriftWatch(drift_files.load(Path(path), _subject(judge).judge))
 
     def __repr__(self) -> str:
         return f"DriftWatch({self.state.summary()})"
 
 
-def places_of(judgement: Judgement, samples: int) -> Whole:
+@dataclass(frozen=True)
+class _Subject:
+    """What a watch has to know of a Judge."""
+
+    judge: str
+    ordinary: int
+    classes: int
+
+
+def _subject(judge: Judge | str | Path) -> _Subject:
+    if isinstance(judge, str | Path):
+        found = open_verdicts(judge)
+        return _Subject(found.judge, found.ordinary, found.classes)
+    samples = sum(len(part["either"]) for part in judge.alarm.ordinary)
+    return _Subject(digest(judge), samples, judge.facts.classes)
+
+
+def _known(
+    judge: Judge | str | Path, subject: _Subject, ordinary: Any
+) -> list[tuple[Integers, Integers]]:
+    """Places and classes of the ordinary inputs."""
+    if ordinary is None:
+        return []
+    if isinstance(ordinary, str | Path):
+        verdicts = open_verdicts(ordinary)
+        verdicts.check_judge("ordinary", subject.judge, str(judge))
+        return [(places_of_p_values(p, subject.ordinary), k) for p, k in verdicts.parts()]
+    if not isinstance(ordinary, Judgement):
+        require(
+            isinstance(judge, Judge),
+            "ordinary",
+            "a file of verdicts on ordinary inputs, where the Judge is given by one, too",
+            type(ordinary).__name__,
+            "Judge them first: credibly judge MODEL ORDINARY --judge judge --out ordinary.parquet.",
+        )
+        assert isinstance(judge, Judge)  # noqa: S101  # just checked
+        ordinary = judge(ordinary)
+    return [(places_of(ordinary, subject.ordinary), classes_of(ordinary, subject.classes))]
+
+
+def places_of(judgement: Judgement, samples: int) -> Integers:
     """Where each input (N,) stands among the ordinary ones: from 1, the strangest; 0: unusable."""
     return places_of_p_values(judgement.p_ordinary.numpy(), samples)
 
 
-def places_of_p_values(p: Numbers, samples: int) -> Whole:
+def places_of_p_values(p: Numbers, samples: int) -> Integers:
     """The same from the p-values (N,) of a Judge with so many ordinary inputs."""
     scaled = p * (samples + 1)
     known = np.isfinite(scaled)
@@ -217,9 +275,9 @@ def places_of_p_values(p: Numbers, samples: int) -> Whole:
     return places.astype(np.int64)
 
 
-def classes_of(judgement: Judgement, classes: int) -> Whole:
+def classes_of(judgement: Judgement, classes: int) -> Integers:
     """The predicted classes (N,)."""
-    found: Whole = judgement.predicted.numpy()
+    found: Integers = judgement.predicted.numpy()
     remedy = "Pass what the Judge says that the watch was begun with."
     most = int(found.max(initial=-1))
     require(most < classes, "judgement", f"classes below {classes}", f"{most}", remedy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from credibly.decide.drift_bets import ROWS, Bets, Numbers, Ranks
 
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,11 @@ class WatchSettings:
         """Log of what a martingale must reach: 1 / false_alarms, or twice that if two may alarm."""
         return math.log((2 if self.by_class else 1) / self.false_alarms)
 
+    @property
+    def class_threshold(self) -> float:
+        """A class that reaches it alone lifts the average over the classes to its threshold."""
+        return self.log_threshold + math.log(self.classes)
+
 
 @dataclass(eq=False)
 class Stream:
@@ -54,7 +59,7 @@ class Stream:
     bets: Bets
     since: int | None = None
 
-    def after(self, places: Whole, chances: Numbers) -> Numbers:
+    def after(self, places: Integers, chances: Numbers) -> Numbers:
         """Go on; the log of the martingale (N,) at each input."""
         self.bets, worth = self.bets.after(self.ranks.of_new(places, chances))
         return worth
@@ -62,15 +67,19 @@ class Stream:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What happened at each of some inputs.
+    """What happened at each of some inputs, one after the other.
 
     Attributes:
+        first: number of the first of them in the stream, from 0 on.
         whole: log of the martingale of all inputs (N,); where an input is unusable, the last one.
         mean: the same of the average over the classes (N,); 0 where classes are not watched.
+        classes: the same of each class (N,) that is among them.
     """
 
+    first: int
     whole: Numbers
     mean: Numbers
+    classes: Mapping[int, Numbers]
 
 
 @dataclass(eq=False)
@@ -101,34 +110,33 @@ class Engine:
         ranks = Ranks.none(settings.ordinary, between=not settings.reference)
         return cls(settings, Stream(ranks, Bets.none()))
 
-    def know(self, places: Whole, predicted: Whole) -> None:
+    def know(self, places: Integers, predicted: Integers) -> None:
         """Take fresh ordinary inputs as those that all others are ranked among."""
         self.whole.ranks.add(places)
         if self.settings.by_class:
             for k in np.unique(predicted).tolist():
                 self._of_class(k).ranks.add(places[predicted == k])
 
-    def after(self, places: Whole, predicted: Whole) -> Trace:
-        """Go on with inputs (N,); those without a place have 0 there."""
-        traces = [self._few(places[rows], predicted[rows]) for rows in _slices(len(places))]
-        empty = np.zeros(0)
-        whole = np.concatenate([empty, *(trace.whole for trace in traces)])
-        mean = np.concatenate([empty, *(trace.mean for trace in traces)])
-        return Trace(whole, mean)
+    def after(self, places: Integers, predicted: Integers) -> Iterator[Trace]:
+        """Go on with inputs (N,), a few at a time; those without a place have 0 there."""
+        for rows in _slices(len(places)):
+            yield self._few(places[rows], predicted[rows])
 
-    def _few(self, places: Whole, predicted: Whole) -> Trace:
+    def _few(self, places: Integers, predicted: Integers) -> Trace:
         good = places > 0
         rows, last, count = np.flatnonzero(good), self.whole.bets.log_martingale, len(places)
         chances = self._chances(len(rows))
         worth = self.whole.after(places[rows], chances)
         whole = _filled(worth, rows, count, last)
-        mean = np.zeros(count)
+        mean, paths = np.zeros(count), dict[int, Numbers]()
         if self.settings.by_class:
-            mean = self._by_class(places[rows], predicted[rows], chances, rows, count)
+            paths = self._by_class(places[rows], predicted[rows], chances, rows, count)
+            mean = self._average(paths, count)
         self._alarm(whole, mean)
+        trace = Trace(self.seen, whole, mean, paths)
         self.seen += count
         self.unusable += count - len(rows)
-        return Trace(whole, mean)
+        return trace
 
     def _chances(self, count: int) -> Numbers:
         """Uniform numbers in (0, 1] that depend on the seed and the place in the stream only."""
@@ -137,31 +145,29 @@ class Engine:
         return 1 - generator.random(count)
 
     def _by_class(
-        self, places: Whole, predicted: Whole, chances: Numbers, rows: Whole, count: int
-    ) -> Numbers:
-        """Log of the average martingale of the classes (N,), at each of `count` inputs."""
-        active = np.unique(predicted).tolist()
-        paths = []
-        for k in active:
+        self, places: Integers, predicted: Integers, chances: Numbers, rows: Integers, count: int
+    ) -> dict[int, Numbers]:
+        """Log of the martingale (N,) of each class that is there, at each of `count` inputs."""
+        paths = {}
+        for k in np.unique(predicted).tolist():
             here, stream = predicted == k, self._of_class(k)
             last = stream.bets.log_martingale
             worth = stream.after(places[here], chances[here])
-            paths.append(_filled(worth, rows[here], count, last))
-            high = np.flatnonzero(worth >= self._class_threshold)
+            paths[k] = _filled(worth, rows[here], count, last)
+            high = np.flatnonzero(worth >= self.settings.class_threshold)
             if stream.since is None and len(high):
                 stream.since = self.seen + int(rows[here][high[0]]) + 1
-        idle = [s.bets.log_martingale for k, s in self.classes.items() if k not in active]
+        return paths
+
+    def _average(self, paths: Mapping[int, Numbers], count: int) -> Numbers:
+        """Log of the average martingale of all classes (N,)."""
+        idle = [s.bets.log_martingale for k, s in self.classes.items() if k not in paths]
         unseen = self.settings.classes - len(self.classes)  # worth 1 each
         rest = np.logaddexp.reduce([*idle, math.log(unseen) if unseen else -math.inf])
-        total = np.logaddexp.reduce([*paths, np.full(count, rest)], axis=0)
+        total = np.logaddexp.reduce([*paths.values(), np.full(count, rest)], axis=0)
         mean: Numbers = total - math.log(self.settings.classes)
         self.mean = float(mean[-1])
         return mean
-
-    @property
-    def _class_threshold(self) -> float:
-        """A class that reaches it alone lifts the average to its threshold."""
-        return self.settings.log_threshold + math.log(self.settings.classes)
 
     def _of_class(self, k: int) -> Stream:
         if k not in self.classes:
@@ -184,7 +190,7 @@ def _slices(count: int) -> Iterator[slice]:
     return (slice(first, first + ROWS) for first in range(0, count, ROWS))
 
 
-def _filled(worth: Numbers, rows: Whole, count: int, last: float) -> Numbers:
+def _filled(worth: Numbers, rows: Integers, count: int, last: float) -> Numbers:
     """The values at `rows`, and after each of them until the next, as (count,)."""
     place = np.zeros(count, np.int64)
     place[rows] = np.arange(1, len(rows) + 1)

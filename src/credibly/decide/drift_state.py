@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from credibly.decide.drift_engine import Engine
+
+_LOG_10 = math.log(10)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,15 +93,38 @@ class DriftState:
         rose = [(found.since, k) for k, found in self.by_class.items() if found.since is not None]
         return tuple(k for _, k in sorted(rose))
 
-    def summary(self) -> str:
-        """A line or two to read."""
+    def as_json(self, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """All numbers; classes by name where names are given, evidence as decimal logarithms."""
+        return {
+            "alarm": self.alarm,
+            "since": self.since,
+            "seen": self.seen,
+            "unusable": self.unusable,
+            "p_value": self.p_value,
+            "false_alarms": self.false_alarms,
+            "log10_martingale": self.log_martingale / _LOG_10,
+            "log10_classes": self.log_classes / _LOG_10,
+            "log10_threshold": self.log_threshold / _LOG_10,
+            "by_class": {
+                str(k) if names is None else names[k]: {
+                    "alarm": found.alarm,
+                    "since": found.since,
+                    "seen": found.seen,
+                    "log10_martingale": found.log_martingale / _LOG_10,
+                }
+                for k, found in self.by_class.items()
+            },
+        }
+
+    def summary(self, names: Sequence[str] | None = None) -> str:
+        """A line to read; classes by name where names are given."""
         if self.since is None:
             return (
                 f"no drift in {self.seen} inputs (p {self.p_value:.2g}; an alarm needs "
                 f"{self.false_alarms:g})"
             )
         who = ["all inputs"] if self.whole_since is not None else []
-        who += [f"class {k}" for k in self.classes]
+        who += [f"class {k if names is None else names[k]}" for k in self.classes]
         return (
             f"drift: alarm at input {self.since} of {self.seen} "
             f"({', '.join(who) or 'several classes together'}; p {self.p_value:.2g})"
