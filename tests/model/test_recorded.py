@@ -131,6 +131,26 @@ def test_a_full_solve_with_a_recorder_is_the_full_solve(solver):
     assert torch.allclose(harder.credibility, again.credibility, atol=1e-9)
 
 
+def test_a_recording_keeps_what_its_graph_reads_and_no_samples():
+    """A graph reads the weights where they were: were they freed, it would read something else."""
+    kept = []
+
+    def record(work, _):
+        kept.append(work.args[0])  # what is called with other samples
+        return work
+
+    clf = cr.Classifier(models.smooth_network())
+    clf.recorder = Recorder(sizes=(4,), record=record)
+    for solver in (cr.solvers.FixedDescent(radius=0.5), cr.solvers.LBFGS(steps=3)):
+        for _ in range(2):
+            cr.credibility(clf, models.inputs(4), gamma=30.0, solver=solver)
+    assert len(kept) == 2
+    for work in kept:
+        assert work.args[0].weights.tolist() == [30.0] * 5
+        assert len(work.args[0]) == 0
+        assert work.args[0].x0.untyped_storage().nbytes() == 0
+
+
 def test_networks_run_as_the_recorder_gives_them():
     seen = []
     recorder = Recorder(sizes=(4,), record=Tape(), compiles=True)

@@ -46,11 +46,16 @@ KEPT, WARM_UPS = 32, 2
 
 @dataclass
 class Recording:
-    """A graph, what it reads and what it writes."""
+    """A graph, what it reads and what it writes.
+
+    It also reads constants of the work, such as weights, at the places where they were: the work is
+    kept so that they stay there.
+    """
 
     graph: torch.cuda.CUDAGraph
     given: Tensors
     found: Tensors
+    work: Run
 
     def __call__(self, given: Tensors) -> Tensors:
         for own, new in zip(self.given, given, strict=True):
@@ -74,7 +79,7 @@ def record(work: Run, given: Tensors, pool: Any = None) -> Run:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, pool=pool):
         found = work(own)
-    return Recording(graph, own, found)
+    return Recording(graph, own, found, work)
 
 
 class Recorder:

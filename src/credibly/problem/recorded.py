@@ -20,17 +20,19 @@ class RecordedPass:
 
     Attributes:
         recorder: of the classifier.
+        like: one of the problems, without samples: a recording keeps it.
         key: all that a pass depends on but the samples.
     """
 
     recorder: Recorder
+    like: FitRiskProblem
     key: Hashable
 
     def __call__(self, problem: FitRiskProblem, x: Tensor) -> Point:
         """The points x (n, ...)."""
         given = problem.variable.tensors()
         assert given is not None  # noqa: S101  # asked by `with_recording`
-        found = self.recorder.run(self.key, partial(_again, problem), (x, *given))
+        found = self.recorder.run(self.key, partial(_again, self.like), (x, *given))
         return Point(x, *found)
 
 
@@ -39,7 +41,13 @@ def with_recording(problem: FitRiskProblem) -> FitRiskProblem:
     recorder = problem.variable.clf.recorder
     if recorder is None or problem.variable.tensors() is None:
         return problem
-    return replace(problem, recorded=RecordedPass(recorder, ("pass", *key_of(problem))))
+    key = ("pass", *key_of(problem))
+    return replace(problem, recorded=RecordedPass(recorder, without_samples(problem), key))
+
+
+def without_samples(problem: FitRiskProblem) -> FitRiskProblem:
+    """The same question about no samples: all that is kept of a problem by its recordings."""
+    return problem.select(torch.zeros(0, dtype=torch.long, device=problem.x0.device))
 
 
 def key_of(problem: FitRiskProblem) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from credibly.model.derivatives import FORWARD
 from credibly.model.memory import in_chunks
 from credibly.model.recorded import Faster
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.problem.recorded import key_of
+from credibly.problem.recorded import key_of, without_samples
 from credibly.problem.rows import spread
 from credibly.profile.certificate import Certificate, explained
 from credibly.profile.profile import Profile
@@ -103,7 +103,8 @@ def _descend(problem: FitRiskProblem, descent: FixedDescent) -> tuple[Point, Poi
     plain = problem.bounds is None or not isinstance(problem.bounds[0], Tensor)
     if recorder is None or given is None or not plain:
         return _descend_with(problem, descent, problem.variable.clf.draft)
-    found = recorder.run(_key(problem, descent), partial(_again, problem, descent), given)
+    work = partial(_again, without_samples(problem), descent)
+    found = recorder.run(_key(problem, descent), work, given)
     half = len(found) // 2
     return Point(*found[:half]), Point(*found[half:])
 
