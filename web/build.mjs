@@ -50,6 +50,7 @@ const files = {
   'explorer.js': mark + script,
   'explorer.css': await bundle('src/style/explorer.css'),
   'common.css': await bundle('src/style/common.css'),
+  'verdicts.json': await readFile(path.join(here, 'src', 'verdicts.json'), 'utf8'),
   'LICENSES.txt': await licences(),
 }
 for (const [name, text] of Object.entries(files)) {

@@ -36,9 +36,19 @@ def libraries():
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         pytest.skip(HOW)
-    stamp, lock = WEB / "node_modules" / ".package-lock.json", WEB / "package-lock.json"
-    if not stamp.is_file() or stamp.stat().st_mtime < lock.stat().st_mtime:
-        pytest.skip(HOW)
+    locked = json.loads((WEB / "package-lock.json").read_text("utf-8"))["packages"]
+    for name in (
+        "esbuild",
+        "preact",
+        "@preact/signals",
+        "@preact/signals-core",
+        "uplot",
+        "hyparquet",
+    ):
+        about = WEB / "node_modules" / name / "package.json"
+        version = locked[f"node_modules/{name}"]["version"]
+        if not about.is_file() or json.loads(about.read_text("utf-8"))["version"] != version:
+            pytest.skip(HOW)
     return node
 
 

@@ -138,6 +138,14 @@ def test_details_are_counted(found, details):
         found.explore(details=details)
 
 
+def test_columns_of_ones_own_are_shown(found):
+    data = data_of(found.explore(details=0, columns={"site": ["here"] * len(found)}).html)
+    assert data["extra"] == ["site"]
+    assert {"name": "site", "kind": "words", "values": ["here"] * len(found)} in data["columns"]
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"22 values, got 1 of 'site'"):
+        found.explore(columns={"site": ["here"]})
+
+
 def test_judgements_that_were_not_kept_say_so():
     judge = cr.Judge.fit(torch.nn.Linear(3, 2), torch.randn(150, 3))
     data = data_of(judge(torch.randn(5, 3), keep=False).explore().html)

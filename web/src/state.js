@@ -49,10 +49,11 @@ export async function open() {
       if (selected.peek() !== null && !(selected.peek() < found.rows)) selected.value = null
     })
     requestAnimationFrame(() => setTimeout(() => performance.mark('interactive'))) // once it is drawn
-    const rest = have(found.rows <= FEW ? [...USUAL, 'reason'] : USUAL).filter((name) => !(name in columns))
+    const more = data.columns ? Object.keys(found.kinds) : [...USUAL, ...(data.extra ?? []), ...(found.rows <= FEW ? ['reason'] : [])]
+    const rest = have(more).filter((name) => !(name in columns))
     if (!rest.length) return
-    const more = await found.load(rest)
-    loaded.value = { ...loaded.value, ...more }
+    const others = await found.load(rest)
+    loaded.value = { ...loaded.value, ...others }
   } catch (error) {
     failure.value = error.message
   }
@@ -153,25 +154,29 @@ export const curve = computed(() => {
   })
 })
 
-/** How many rows are answered at the threshold; without one, those that are trusted now. */
-export const answered = computed(() => {
-  if (!curve.value) return 0
-  if (threshold.value !== null) return answeredAt(curve.value, threshold.value)
-  const mask = passing.value
+/** The threshold that was chosen, or the one that answers as many of all rows as are trusted now. */
+export const limit = computed(() => {
+  const column = values(score.value)
+  if (threshold.value !== null || !column || !scoreOrder.value) return threshold.value
   let trusted = 0
-  for (let row = 0; row < mask.length; row++) if (mask[row] && codes.value[row] === 0) trusted++
-  return Math.min(curve.value.scored, trusted)
+  for (let row = 0; row < codes.value.length; row++) if (codes.value[row] === 0) trusted++
+  let known = column.length
+  while (known && Number.isNaN(column[scoreOrder.value[known - 1]])) known--
+  return known ? column[scoreOrder.value[Math.min(known - 1, Math.max(0, known - trusted))]] : null
 })
+
+/** How many rows are answered at the threshold. */
+export const answered = computed(() => (curve.value && limit.value !== null ? answeredAt(curve.value, limit.value) : 0))
 
 /** Rows that are shown, and how many. */
 export const shown = computed(() => {
   let mask = passing.value
   const column = values(score.value)
-  if (side.value !== 'all' && threshold.value !== null && column) {
+  if (side.value !== 'all' && limit.value !== null && column) {
     const wantAnswered = side.value === 'answered'
     mask = mask.slice()
     for (let row = 0; row < mask.length; row++)
-      if (mask[row] && column[row] >= threshold.value !== wantAnswered) mask[row] = 0
+      if (mask[row] && column[row] >= limit.value !== wantAnswered) mask[row] = 0
   }
   let count = 0
   for (let row = 0; row < mask.length; row++) count += mask[row]

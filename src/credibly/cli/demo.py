@@ -55,7 +55,7 @@ def demo(
     total = sum(results.seconds.values())
     print_text(f"  {total:.0f} s for three gamma, {results.cost()}")
     page = _write(out, results, pictures=pictures)
-    print_text(f"\nPage: {page}  (open it in a browser; it needs no other file)")
+    print_text(f"\nPage: {page}  (open it in a browser; it links to explorer.html beside it)")
 
 
 def _solve(sample: Sample, images: int, judged: JudgeDemo) -> DemoResults:
@@ -89,4 +89,5 @@ def _write(out: Path, results: DemoResults, *, pictures: bool) -> Path:
         for name, image in images.items() if pictures else ():
             (out / f"{name}.png").write_bytes(image)
         results.profile.save(out / "profiles.safetensors")
+        results.judged.explore().save(out / "explorer.html")
     return page

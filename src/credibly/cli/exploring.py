@@ -24,6 +24,12 @@ from credibly.io.marks import marks_place
 from credibly.io.sources import Source
 from credibly.plot.view import Features
 
+OWN = frozenset({
+    "id", "verdict", "predicted", "class", "accepted", "trust", "p_ordinary", "p_outlier",
+    "p_tampered", "p_wrong", "passes", "reason", "status", "label",
+})  # fmt: skip
+"""Columns that have their place in the page."""
+
 NO_MODEL = "To see what would change the model's mind, pass --inputs, --model and --judge."
 
 
@@ -109,7 +115,14 @@ class Given:
 
     def facts(self) -> dict[str, Any]:
         """What the page says whatever the rows are."""
-        return {**facts(self.shares_right, self.verdicts.name), "advice_detail": NO_MODEL}
+        told = facts(self.shares_right, self.verdicts.name)
+        return {**told, "advice_detail": NO_MODEL, "extra": self.extra}
+
+    @property
+    def extra(self) -> list[str]:
+        """Columns of numbers and words that a Judge does not write."""
+        names = self.file.schema_arrow.names
+        return [name for name in names if name not in OWN and not name.startswith("signal.")][:6]
 
     def detail(self, row: int) -> Found:
         """Describe one row: with a Judge by a profile that is solved now, else only the input."""

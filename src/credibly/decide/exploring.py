@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +22,7 @@ from credibly.model.derivatives import undisturbed
 from credibly.model.in_space import AtModule
 from credibly.model.variable import Variable
 from credibly.plot.view import Features, as_picture
+from credibly.profile.profile import Profile
 from credibly.types import Labels
 from credibly.version import __version__
 
@@ -45,6 +46,7 @@ def explore(
     labels: Labels | None,
     details: int,
     words: Words | None,
+    columns: Mapping[str, Sequence[Any]],
     title: str,
 ) -> Explorer:
     """The page of a judgement, with the details of its least trusted inputs."""
@@ -54,13 +56,20 @@ def explore(
     if labels is not None:
         truth = check_labels(labels, len(found), found.class_count)
         frame["label"] = [found.class_name(k) for k in truth.tolist()]
-    columns = columns_of(frame.drop(columns=["class", "accepted"]))
+    for name, values in columns.items():
+        got, remedy = f"{len(values)} of {name!r}", "They belong to the inputs in order."
+        require(len(values) == len(found), "columns", f"{len(found)} values", got, remedy)
+        frame[str(name)] = list(values)
     chosen = [] if found.inputs is None else _chosen(found, details)
+    profiles = {} if found.inputs is None else found.inputs.profiles_of(chosen)
     data = {
         **facts(found.shares_right, title),
         "rows": len(found),
-        "columns": columns,
-        "details": {row: detail_of(found, row, words=words) for row in chosen},
+        "columns": columns_of(frame.drop(columns=["class", "accepted"])),
+        "extra": [name for name in columns if name != "label"],
+        "details": {
+            row: detail_of(found, row, words=words, profile=profiles.get(row)) for row in chosen
+        },
         "advice_detail": "The page holds the inputs of some rows only: pass details= for more."
         if chosen
         else "The inputs were not kept: judge a single batch, or pass keep=True.",
@@ -94,11 +103,13 @@ def _chosen(found: Judgement, details: int) -> list[int]:
     return picked
 
 
-def detail_of(found: Judgement, row: int, *, words: Words | None = None) -> Found:
+def detail_of(
+    found: Judgement, row: int, *, words: Words | None = None, profile: Profile | None = None
+) -> Found:
     """Everything the detail pane shows of one input; its profile is solved if it is not known."""
     about: Found = {"reason": found.reasons[row]}
     try:
-        profile = found.profile_of(row)
+        profile = found.profile_of(row) if profile is None else profile
     except CrediblyError as error:
         return about | {"title": str(error)}
     variable = None if found.inputs is None else found.inputs.variable_of(row)

@@ -206,6 +206,7 @@ class Judgement:
         labels: Labels | None = None,
         details: int = 100,
         words: Words | None = None,
+        columns: Mapping[str, Sequence[Any]] | None = None,
         title: str = "verdicts",
     ) -> Explorer:
         """One page to look through the verdicts; a notebook shows it, `.save(path)` writes it.
@@ -215,6 +216,7 @@ class Judgement:
             details: inputs shown in full, with x+ and the nearest ordinary inputs: the least
                 trusted ones of each verdict in turn. Each needs a profile, which is solved now.
             words: of each text, or a function from the number of a text to its words.
+            columns: more columns by name, each with N values, such as where an input comes from.
             title: of the page.
 
         Example:
@@ -224,8 +226,8 @@ class Judgement:
             >>> page.rows
             20
         """
-        shown = check_details(details)
-        return explore(self, labels=labels, details=shown, words=words, title=title)
+        shown, more = check_details(details), columns or {}
+        return explore(self, labels=labels, details=shown, words=words, columns=more, title=title)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Judgement]) -> Judgement:

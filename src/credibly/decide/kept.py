@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from credibly.decide.examine import Examiner
@@ -42,6 +43,20 @@ class KeptInputs:
         chunk, row = self.rows[index]
         with undisturbed(self.variables[chunk].select(slice(row, row + 1))) as one:
             return self.examiner.profile(one)
+
+    def profiles_of(self, rows: Sequence[int]) -> dict[int, Profile]:
+        """Solve the profiles of some inputs together, which is quicker than one by one."""
+        places: dict[int, list[int]] = {}
+        for row in rows:
+            places.setdefault(self.rows[row][0], []).append(row)
+        found: dict[int, Profile] = {}
+        for chunk, here in places.items():
+            start = self.variables[chunk].start
+            index = torch.tensor([self.rows[row][1] for row in here], device=start.device)
+            with undisturbed(self.variables[chunk].select(index)) as some:
+                profile = self.examiner.profile(some)
+            found |= {row: profile[k] for k, row in enumerate(here)}
+        return found
 
     def select(self, index: Tensor) -> KeptInputs:
         """Those of the chosen inputs."""

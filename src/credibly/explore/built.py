@@ -7,8 +7,8 @@ import hashlib
 from functools import cache
 from importlib.resources import files
 
-PARTS = ("explorer.js", "explorer.css", "common.css", "LICENSES.txt")
-"""What is built; the last one holds the licences of the libraries inside."""
+PARTS = ("explorer.js", "explorer.css", "common.css", "verdicts.json", "LICENSES.txt")
+"""What is built: the page, style and signs that all pages share, licences of what is inside."""
 
 
 @cache

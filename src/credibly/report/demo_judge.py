@@ -14,6 +14,7 @@ from credibly.data.sample import Sample
 from credibly.decide.judge import Judge
 from credibly.decide.judgement import Judgement
 from credibly.decide.verdict import Verdict
+from credibly.explore.page import Explorer
 from credibly.metrics.intervals import Interval
 from credibly.model.classifier import Classifier
 from credibly.plot import style
@@ -23,6 +24,12 @@ from credibly.study.corruptions import Corruption
 from credibly.types import CPU
 
 RATE, ORDINARY, SHOWN = 0.01, 400, 300
+DETAILS = 200
+"""Images that the explorer shows in full."""
+
+LABELLED = ("ordinary", "noisy", "blurred", "attacked")
+"""Kinds of images that still show their class."""
+
 METHODS = ("Judge", "energy", "softmax")
 COLORS = (style.PROFILE, style.THIRD, style.SOFTMAX)
 
@@ -36,12 +43,27 @@ class JudgeDemo:
         found: what it says, by kind.
         caught: the share of alarms by kind, for each of `METHODS`, with its interval.
         right: the share of trusted ordinary images whose class is right.
+        labels: true classes of the images of each kind (n,).
     """
 
     judge: Judge
     found: dict[str, Judgement]
     caught: dict[str, dict[str, Interval]]
     right: float
+    labels: Tensor
+
+    def explore(self) -> Explorer:
+        """The explorer of all of them; what shows no clothes as they are has no true class."""
+        names = [self.judge.examiner.clf.class_name(k) for k in self.labels.tolist()]
+        known = [names if kind in LABELLED else [None] * len(names) for kind in self.found]
+        columns = {
+            "kind": [kind for kind, found in self.found.items() for _ in range(len(found))],
+            "label": [label for labels in known for label in labels],
+        }
+        every = Judgement.concatenate(list(self.found.values()))
+        return every.explore(
+            details=DETAILS, columns=columns, title="images of clothes, and others"
+        )
 
 
 def judge_images(sample: Sample) -> JudgeDemo:
@@ -59,7 +81,9 @@ def judge_images(sample: Sample) -> JudgeDemo:
     caught = {
         kind: {name: share_with_interval(alarms[name][kind]) for name in METHODS} for kind in kinds
     }
-    return JudgeDemo(judge, found, caught, found["ordinary"].accuracy(sample.labels[new]))
+    return JudgeDemo(
+        judge, found, caught, found["ordinary"].accuracy(sample.labels[new]), sample.labels[new]
+    )
 
 
 def kinds_of(clf: Classifier, images: Tensor, labels: Tensor) -> dict[str, Tensor]:

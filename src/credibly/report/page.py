@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 
 import jinja2
+from markupsafe import Markup
 
+from credibly.explore.built import digest, part
 from credibly.report.tables import number, with_interval
 from credibly.version import __version__
 
@@ -18,10 +21,25 @@ def render(template: str, pictures: Mapping[str, bytes], **values: object) -> st
         autoescape=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(number=number, interval=with_interval)
+    environment.filters.update(number=number, interval=with_interval, badge=badge)
     sources = {
         name: f"data:image/png;base64,{base64.b64encode(image).decode('ascii')}"
         for name, image in pictures.items()
     }
     found = environment.get_template(template)
-    return found.render(pictures=sources, version=__version__, **values)
+    return found.render(
+        pictures=sources,
+        version=__version__,
+        style=Markup(part("common.css")),  # noqa: S704  # our own
+        policy=f"default-src 'none'; style-src {digest('common.css')}; img-src data:",
+        **values,
+    )
+
+
+def badge(text: str) -> str:
+    """A verdict with its sign and colour, as in the explorer; other text as it is."""
+    shapes: dict[str, str] = json.loads(part("verdicts.json"))
+    if text not in shapes:
+        return text
+    sign = Markup('<svg viewBox="0 0 12 12" aria-hidden="true"><path d="{}"/></svg>')
+    return Markup('<span class="badge {0}">{1}{0}</span>').format(text, sign.format(shapes[text]))

@@ -17,7 +17,7 @@ export function Curve() {
   const [place, size] = useSize()
   const plot = useRef(null)
   const handle = useRef(null)
-  const [, setDrawn] = useState(0)
+  const [, setDrawn] = useState('')
   const scheme = useScheme()
   const curve = state.curve.value
   const theme = state.theme.value
@@ -30,9 +30,9 @@ export function Curve() {
 
   useEffect(() => {
     if (!size.width || !curve) return undefined
-    plot.current = new uPlot(options(size, lines), dataOf(curve, lines), place.current)
+    const drawn = ({ bbox: { left, top, width, height } }) => setDrawn([left, top, width, height].join())
+    plot.current = new uPlot({ ...options(size, lines), hooks: { draw: [drawn] } }, dataOf(curve, lines), place.current)
     place.current.querySelector('.u-wrap').append(handle.current)
-    setDrawn((times) => times + 1)
     return () => {
       place.current?.append(handle.current)
       plot.current.destroy()
@@ -65,7 +65,7 @@ export function Curve() {
     event.preventDefault()
     event.stopPropagation()
   }
-  const limit = state.threshold.value ?? (curve?.scored ? curve.scores[Math.max(0, answered - 1)] : NaN)
+  const limit = state.limit.value ?? NaN
   return (
     <section class="card curve" aria-label="What a threshold does">
       <header>
@@ -78,10 +78,7 @@ export function Curve() {
         <div class="sides" role="group" aria-label="Rows of the threshold that are shown">
           {['all', 'answered', 'refused'].map((name) => (
             <button type="button" key={name} aria-pressed={state.side.value === name}
-              onClick={() => {
-                if (state.threshold.value === null) goTo(answered)
-                state.side.value = name
-              }}>{name}</button>
+              onClick={() => (state.side.value = name)}>{name}</button>
           ))}
         </div>
       </header>

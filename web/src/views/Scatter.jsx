@@ -135,8 +135,8 @@ export function Scatter() {
           onPointerDown={down} onPointerMove={moved} onPointerUp={up} onPointerCancel={() => setDrag(null)} />
         <svg class="over" width={size.width} height={size.height} aria-hidden="true">
           {state.brush.value && <Box spans={spans} width={width} height={height} />}
-          {state.threshold.value !== null && names.map((name, k) => name === state.score.value && (
-            <Line key={k} k={k} share={scaleOf(spans[k].span, spans[k].log)(state.threshold.value)} width={width} height={height} />
+          {state.limit.value !== null && names.map((name, k) => name === state.score.value && (
+            <Line key={k} k={k} share={scaleOf(spans[k].span, spans[k].log)(state.limit.value)} width={width} height={height} />
           ))}
           {spot && <circle class="spot" cx={spot[0]} cy={spot[1]} r="9" />}
         </svg>

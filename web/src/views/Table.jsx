@@ -14,7 +14,7 @@ const TITLES = { foreign: 'does not belong' }
 export function columnsOf() {
   const have = state.loaded.value
   const used = [...state.axes.value, state.score.value, state.sorting.value.name]
-  const base = ['verdict', 'predicted', 'label', 'id', 'trust', 'p_outlier', 'p_tampered', 'p_wrong']
+  const base = ['verdict', 'predicted', 'label', ...(state.data.extra ?? []), 'id', 'trust', 'p_outlier', 'p_tampered', 'p_wrong']
   const extra = Object.keys(have).filter((name) => !base.includes(name) && name !== 'reason' && (used.includes(name) || state.query.value.includes(name)))
   const found = ['row', ...[...base, ...extra].filter((name) => name in have)]
   if (have.id && sameAsRow(have.id)) found.splice(found.indexOf('id'), 1)
