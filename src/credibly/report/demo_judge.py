@@ -55,8 +55,10 @@ class JudgeDemo:
     def explore(self) -> Explorer:
         """The explorer of all of them; what shows no clothes as they are has no true class."""
         names = [self.judge.examiner.clf.class_name(k) for k in self.labels.tolist()]
-        known = [names if kind in LABELLED else [None] * len(names) for kind in self.found]
-        columns = {
+        known: list[list[str | None]] = [
+            [name if kind in LABELLED else None for name in names] for kind in self.found
+        ]
+        columns: dict[str, list[str | None]] = {
             "kind": [kind for kind, found in self.found.items() for _ in range(len(found))],
             "label": [label for labels in known for label in labels],
         }
