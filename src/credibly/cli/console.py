@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 
@@ -61,10 +61,10 @@ def resumable() -> Iterator[None]:
 
 
 @contextmanager
-def show_progress(doing: str, total: int, what: str) -> Iterator[Callable[[float], None]]:
+def show_progress(doing: str, total: int, what: str) -> Iterator[Bar | Lines]:
     """Yield a function of the share done: it moves a bar, or without a terminal writes lines.
 
-    What an earlier run finished counts as done, but not for the speed.
+    What an earlier run finished counts as done, but not for the speed. Its `note` stands beside it.
     """
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -72,16 +72,24 @@ def show_progress(doing: str, total: int, what: str) -> Iterator[Callable[[float
         return
     columns = (
         TextColumn(doing), BarColumn(), MofNCompleteColumn(), _Speed(), TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
     )  # fmt: skip
     with Progress(*columns, console=console, transient=True) as bar:
-        task, begun = bar.add_task(what, total=total), False
+        yield Bar(bar, total, what)
 
-        def tick(share: float) -> None:
-            nonlocal begun
-            (bar.update if begun else bar.reset)(task, completed=round(share * total))
-            begun = True
 
-        yield tick
+class Bar:
+    """Moves a bar."""
+
+    def __init__(self, bar: Progress, total: int, what: str) -> None:
+        self.total, self.note, self._begun = total, "", False
+        self._bar, self._task = bar, bar.add_task(what, total=total, note="")
+
+    def __call__(self, share: float) -> None:
+        """Move it."""
+        move = self._bar.update if self._begun else self._bar.reset
+        move(self._task, completed=round(share * self.total), note=self.note)
+        self._begun = True
 
 
 class _Speed(ProgressColumn):
@@ -98,7 +106,7 @@ class Lines:
     def __init__(self, total: int, what: str) -> None:
         self.total, self.what = total, what
         self.begun: tuple[int, float] | None = None
-        self.last = 0.0
+        self.last, self.note = 0.0, ""
 
     def __call__(self, share: float) -> None:
         """Write a line if it is time for one."""
@@ -114,7 +122,7 @@ class Lines:
                 speed = (done - first) / (now - started)
                 left = duration((self.total - done) / speed)
                 text += f", {speed:.3g} per second, about {left} left"
-            print_line(text)
+            print_line(f"{text}; {self.note}" if self.note else text)
 
 
 def duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""`credibly judge`: a verdict on every row of a file, in one Parquet file."""
+"""`credibly judge`: a verdict on every row of a file, in Parquet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from credibly.cli import options as o
-from credibly.cli.console import print_text, resumable, show_progress
+from credibly.cli.console import print_text
+from credibly.cli.running import Out, RunOptions, following
 
 
 @o.spread
@@ -17,14 +18,12 @@ def judge(
     data: o.Data,
     *,
     judge: Annotated[Path, typer.Option(help="The folder that `fit` wrote.")],
-    out: Annotated[Path, typer.Option(help="The Parquet file to write.")],
+    out: Out,
     chunk_size: Annotated[
         int | None,
         typer.Option(min=1, help="Rows judged at a time.", show_default="that of the Judge"),
     ] = None,
-    shard_size: o.ShardSize = 1024,
-    restart: o.Restart = False,
-    overwrite: o.Overwrite = False,
+    of_run: RunOptions,
     of_model: o.ModelOptions,
     of_data: o.DataOptions,
 ) -> None:
@@ -36,17 +35,15 @@ def judge(
         source = of_data.open(data)
         loaded = of_model.load(model)
         fitted = Judge.load(judge, loaded)
-        with resumable(), show_progress("judging", len(source), "rows") as tick:
+        with following("judging", len(source)) as follower:
             report = judge_file(
                 fitted,
                 source,
                 out,
                 chunk_size=chunk_size,
-                shard_size=shard_size,
-                resume=not restart,
-                overwrite=overwrite,
-                progress=tick,
+                progress=follower,
                 fingerprint=loaded,
+                **of_run.arguments(),
             )
     print_text(report.summary())
     if not report.has_verdicts:  # every row was handled, but this is not a success

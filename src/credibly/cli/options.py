@@ -55,8 +55,6 @@ Effort = Annotated[
     ),
 ]
 ChunkSize = Annotated[int, typer.Option(min=1, help="Rows solved at a time.")]
-ShardSize = Annotated[int, typer.Option(min=1, help="Rows per part of the output.")]
-Restart = Annotated[bool, typer.Option("--restart", help="Drop an interrupted run.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a finished output.")]
 
 

@@ -1,14 +1,14 @@
-"""`credibly score`: profiles of every row of a file, in one Parquet file."""
+"""`credibly score`: profiles of every row of a file, in Parquet."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from credibly.cli import options as o
-from credibly.cli.console import print_text, resumable, show_progress
+from credibly.cli.console import print_text
+from credibly.cli.running import Out, RunOptions, following
 
 
 @o.spread
@@ -16,7 +16,7 @@ def score(
     model: o.Model,
     data: o.Data,
     *,
-    out: Annotated[Path, typer.Option(help="The Parquet file to write.")],
+    out: Out,
     gamma: o.Gamma = "auto",
     bounds: o.BoundsPair = None,
     effort: o.Effort = 1.0,
@@ -25,9 +25,7 @@ def score(
         typer.Option(min=1, help="Ask about this many probable classes, the others as one."),
     ] = None,
     chunk_size: o.ChunkSize = 128,
-    shard_size: o.ShardSize = 1024,
-    restart: o.Restart = False,
-    overwrite: o.Overwrite = False,
+    of_run: RunOptions,
     of_model: o.ModelOptions,
     of_data: o.DataOptions,
 ) -> None:
@@ -38,7 +36,7 @@ def score(
     with o.plain_warnings():
         source = of_data.open(data)
         loaded = of_model.load(model)
-        with resumable(), show_progress("solving", len(source), "rows") as tick:
+        with following("solving", len(source)) as follower:
             report = score_rows(
                 loaded,
                 source,
@@ -48,10 +46,8 @@ def score(
                 bounds=bounds,
                 top=top,
                 chunk_size=chunk_size,
-                shard_size=shard_size,
-                resume=not restart,
-                overwrite=overwrite,
-                progress=tick,
+                progress=follower,
+                **of_run.arguments(),
             )
     print_text(o.as_options(report.summary()))
     if not report.has_profiles:  # every row was handled, but this is not a success
