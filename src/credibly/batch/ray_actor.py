@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 import threading
@@ -160,9 +161,10 @@ def _with_remedy(error: CrediblyError) -> CrediblyError:
 
 def _from_afar(error: BaseException) -> CrediblyError:
     """The error of a worker in words; its class may not be known where the run was started."""
-    text = f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"
-    where = f"on the worker at {socket.gethostname()}"
-    missing = isinstance(error, ImportError | AttributeError) or "ModuleNotFoundError" in text
-    if missing:
-        return ModelError(f"the model cannot be made {where}: {text}", remedy=SEND_CODE)
+    where, whole = f"on the worker at {socket.gethostname()}", " ".join(str(error).split())
+    text = f"{type(error).__name__}: {whole[:400]}"
+    missing = re.search(r"No module named '[^']*'|Can't get attribute .*? on <[^>]*>", whole)
+    if missing is not None or isinstance(error, ImportError | AttributeError):
+        reason = text if missing is None else missing[0]
+        return ModelError(f"the model cannot be made {where}: {reason}", remedy=SEND_CODE)
     return WorkerError(f"the work failed {where}: {text}", remedy="Finished shards are kept.")

@@ -214,8 +214,8 @@ def _put(ray: Any, work: Work) -> Any:
     try:
         return ray.put(Shipped.of(work))
     except TypeError as error:  # as pickling says it
-        reason = (str(error).splitlines() or [""])[0]
-        problem = f"the model cannot be sent to workers: {reason}"
+        reason = str(error.__cause__ or error.__context__ or error).strip().partition("\n")[0]
+        problem = f"the model cannot be sent to workers: {reason[:200]}"
         raise ModelError(problem, remedy=SEND_CODE) from error
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -168,7 +168,8 @@ class Run:
             pulse.resumed = pulse.resumed if turn else pulse.done
             reporter.show()
             if missing:
-                self.output.engine.run(work, missing, reporter)
+                with self._unless_nothing_came(sizes):
+                    self.output.engine.run(work, missing, reporter)
             _compare_or_remove(self.watch, self.shards)
             with suppress(DamagedShardError):
                 self.shards.finish(len(sizes))
@@ -178,6 +179,18 @@ class Run:
             remedy="Its disk is failing, or another program changes its files. Choose another "
             "place.",
         )
+
+    @contextmanager
+    def _unless_nothing_came(self, sizes: Sequence[int]) -> Iterator[None]:
+        """Remove the parts where an error leaves no finished one: the next try may differ."""
+        try:
+            yield
+        except CrediblyError:
+            with suppress(CrediblyError):
+                if len(self.shards.missing(sizes)) == len(sizes):
+                    self.shards.drop()
+                    self.shards.leave()
+            raise
 
 
 def _compare_or_remove(watch: Watch, shards: Shards) -> None:
