@@ -13,10 +13,10 @@ import credibly as cr
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "credibly"
 ORDER = [
-    "errors", "version", "_extras", "types", "_validation", "model", "losses", "adapters", "io",
-    "data", "problem", "solve", "solvers", "profile", "plot", "explore", "theory", "metrics",
-    "decide", "scores", "baselines", "attacks", "study", "batch", "ray", "report", "estimator",
-    "cli",
+    "errors", "version", "_extras", "types", "_validation", "_notebook", "model", "losses",
+    "adapters", "io", "data", "problem", "solve", "solvers", "profile", "plot", "explore",
+    "theory", "metrics", "decide", "scores", "baselines", "attacks", "study", "batch", "ray",
+    "report", "estimator", "cli",
 ]  # fmt: skip
 """Data flows from left to right, and so do imports."""
 

@@ -23,6 +23,7 @@ from credibly.decide.learn import (
     thresholds_of,
 )
 from credibly.decide.ordinary import Ordinary, read_ordinary, warn_of_left_out
+from credibly.decide.shown import judge_html
 from credibly.io.fingerprints import quick_digest
 from credibly.io.streams import is_batch, length_of
 from credibly.model.checks import check_model
@@ -203,6 +204,9 @@ class Judge(Knowledge):
             f"Judge({facts.samples} ordinary inputs, {facts.classes} classes; false alarms "
             f"{facts.false_alarms:g}; {facts.cost:.2f} passes per input)"
         )
+
+    def _repr_html_(self) -> str:
+        return judge_html(self)
 
 
 def _assemble(examiner: Examiner, given: Ordinary, learned: Learned, asked: Asked) -> Judge:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from credibly.decide.exploring import Words, check_details, explore
 from credibly.decide.kept import KeptInputs
 from credibly.decide.reasons import Reasons
 from credibly.decide.selective import ABSTAINED, Abstention
+from credibly.decide.shown import judgement_html
 from credibly.decide.signals import Signals
 from credibly.decide.verdict import Verdict
 from credibly.explore.page import Explorer
@@ -197,7 +199,8 @@ class Judgement:
         if self.inputs is not None:  # names and scales of columns
             settings = {"features": self.inputs.examiner.clf, **settings}
         figure = plot_profile(profile, 0, **settings)
-        figure.suptitle(self.reasons[index], x=0.02, y=1.06, ha="left", fontsize=9)
+        why = textwrap.fill(self.reasons[index], 110)
+        figure.suptitle(f"{why}\n{figure.get_suptitle()}", x=0.01, ha="left")
         return figure
 
     def explore(
@@ -261,6 +264,9 @@ class Judgement:
         counts = Counter(self.verdicts)
         words = ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v])
         return f"Judgement({len(self)} inputs: {words}; {self.cost:.2f} passes each)"
+
+    def _repr_html_(self) -> str:
+        return judgement_html(self)
 
 
 def in_lines(counts: Mapping[Verdict, int], shares_right: Mapping[str, float]) -> list[str]:

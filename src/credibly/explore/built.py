@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from functools import cache
 from importlib.resources import files
 
@@ -15,6 +16,15 @@ PARTS = ("explorer.js", "explorer.css", "common.css", "verdicts.json", "LICENSES
 def part(name: str) -> str:
     """The text of a built file."""
     return files("credibly.explore").joinpath("built", name).read_text("utf-8")
+
+
+def sign(verdict: str) -> str:
+    """The sign of a verdict, as SVG in the colour of the text around it; none for other words."""
+    shape = json.loads(part("verdicts.json")).get(verdict)
+    if shape is None:
+        return ""
+    size = 'width="0.8em" height="0.8em" viewBox="0 0 12 12" fill="currentColor"'
+    return f'<svg {size} fill-rule="evenodd" aria-hidden="true"><path d="{shape}"/></svg>'
 
 
 @cache

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from torch import Tensor
 
 from credibly._extras import load_extra
+from credibly._notebook import display_of, notebook_bar
 from credibly._validation import as_numbers, real_number, require
 from credibly.solve.base import Solver
 from credibly.solve.loop import Tick
@@ -22,6 +23,11 @@ def ticking(progress: Progress, what: str = "solving profiles") -> Iterator[Tick
     require(known, "progress", expected, repr(progress), "True shows a bar.")
     if progress is not True:
         yield progress or None
+        return
+    display = display_of()
+    if display is not None:
+        with notebook_bar(display, what) as tick:
+            yield tick
         return
     rich = load_extra("rich.progress", extra="cli", purpose="A progress bar")
     with rich.Progress(transient=True) as bar:

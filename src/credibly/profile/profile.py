@@ -22,6 +22,7 @@ from credibly.profile.certificate import Certificate
 from credibly.profile.files import load_parts, save_profile
 from credibly.profile.parquet import read_parts, to_pandas, write_parquet
 from credibly.profile.settings import Settings
+from credibly.profile.shown import profile_html
 from credibly.solve.status import Status
 
 if TYPE_CHECKING:
@@ -192,6 +193,9 @@ class Profile(Rows):
         counts = ", ".join(f"{n} {s.label}" for s, n in sorted(Counter(self.status).items()))
         size = f"{len(self)} x {self._classes_in_words()}"
         return f"Profile({size}, {self.settings.weights_in_words()}; {counts})"
+
+    def _repr_html_(self) -> str:
+        return profile_html(self)
 
     def _classes_in_words(self) -> str:
         ordinary = f"{self.credibility.shape[1]} classes"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 
 import jinja2
 from markupsafe import Markup
 
-from credibly.explore.built import digest, part
+from credibly.explore.built import digest, part, sign
 from credibly.report.tables import number, with_interval
 from credibly.version import __version__
 
@@ -38,8 +37,7 @@ def render(template: str, pictures: Mapping[str, bytes], **values: object) -> st
 
 def badge(text: str) -> str:
     """A verdict with its sign and colour, as in the explorer; other text as it is."""
-    shapes: dict[str, str] = json.loads(part("verdicts.json"))
-    if text not in shapes:
+    drawn = sign(text)
+    if not drawn:
         return text
-    sign = Markup('<svg viewBox="0 0 12 12" aria-hidden="true"><path d="{}"/></svg>')
-    return Markup('<span class="badge {0}">{1}{0}</span>').format(text, sign.format(shapes[text]))
+    return Markup('<span class="badge {0}">{1}{0}</span>').format(text, Markup(drawn))  # noqa: S704  # our own

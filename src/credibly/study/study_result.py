@@ -16,6 +16,7 @@ from credibly.errors import FileFormatError
 from credibly.io.files import read_json, whole_file, write_json
 from credibly.metrics.intervals import Interval
 from credibly.study.rows import Kind, Rows, study_folder, study_settings
+from credibly.study.shown import study_html
 from credibly.types import CPU
 from credibly.version import __version__
 
@@ -134,6 +135,9 @@ class StudyResult:
             _write_rows(self.rows, place.part("scores.parquet"), ids)
         marks = {"format": FORMAT, "format_version": FORMAT_VERSION}
         write_json(place.part("result.json"), {**marks, **_without_nan(plain)})
+
+    def _repr_html_(self) -> str:
+        return study_html(self)
 
     @staticmethod
     def load(folder: str | Path) -> StudyResult:
