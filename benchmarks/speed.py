@@ -255,6 +255,9 @@ def measure(bench: Bench, given: argparse.Namespace) -> None:
     if bench.cuda and bench.has_time("memory and waits", 5):
         memory(bench, clfs, x, question)
         waits(bench, quick, found["never"], x[:SMALL], question)
+    if quick.recorder is not None:
+        said = quick.recorder.failures
+        bench.say("work that could not be recorded", said, "; ".join(said) or "none")
     if bench.cuda:
         compiled(bench, (net, known, x), passes, question)
     if given.large and bench.has_time("large networks", 30):

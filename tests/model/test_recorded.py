@@ -69,6 +69,7 @@ def test_what_cannot_be_recorded_runs_as_it_is():
         assert torch.equal(found, torch.ones(4, 1))
     assert tape.made == [4]
     assert tape.played == []
+    assert recorder.failures == ["RuntimeError: operation not permitted when stream is capturing"]
 
 
 def test_only_so_many_recordings_are_kept():

@@ -89,6 +89,9 @@ class Recorder:
         sizes: of pieces, rising.
         compiles: whether networks run through torch.compile inside recordings.
         record: makes a recording; tests on a CPU pass another one.
+
+    Attributes:
+        failures: why work could not be recorded, one text each.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class Recorder:
     ) -> None:
         self.sizes, self.compiles = sizes, compiles
         self._record = self._on_gpu if record is None else record
+        self.failures: list[str] = []
         self._pool: Any = None
         self._met: set[Hashable] = set()
         self._made: OrderedDict[Hashable, Run] = OrderedDict()
@@ -148,7 +152,8 @@ class Recorder:
         try:
             with _many_shapes() if self.compiles else nullcontext():
                 return self._record(partial(_with, work, self.faster), padded)
-        except Exception:  # noqa: BLE001  # no memory, or a network that no graph can hold
+        except Exception as error:  # noqa: BLE001  # no memory, or a network that no graph can hold
+            self.failures.append(f"{type(error).__name__}: {error}")
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
             return partial(_with, work, as_it_is)
