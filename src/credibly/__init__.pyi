@@ -16,6 +16,7 @@ from .adapters.skorch import from_skorch as from_skorch
 from .adapters.transformers import from_transformers as from_transformers
 from .batch.judge import judge_file as judge_file
 from .batch.score import score as score
+from .batch.verify import verify_output as verify_output
 from .decide.compare import compare as compare
 from .decide.conformal import ConformalSets as ConformalSets
 from .decide.drift import DriftWatch as DriftWatch

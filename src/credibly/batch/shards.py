@@ -154,12 +154,13 @@ class Shards(RunFolder):
         return self._listed() if self.data.is_folder() else []
 
     @contextmanager
-    def opened(self, number: int | None = None) -> Iterator[Any]:
+    def opened(self, number: int | None = None, *, checked: bool = False) -> Iterator[Any]:
         """Open the finished file, or one of those in the folder, as a Parquet file."""
         from pyarrow import parquet
 
         place = self.output if number is None else self.data / part_name(number)
-        with place.open_input() as file, parquet.ParquetFile(file) as found:
+        options = {"page_checksum_verification": True} if checked else {}
+        with place.open_input() as file, parquet.ParquetFile(file, **options) as found:
             yield found
 
     def finished_facts(self, name: bytes) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from credibly.cli.judge import judge
 from credibly.cli.options import as_options
 from credibly.cli.sample import sample
 from credibly.cli.score import score
+from credibly.cli.verify import verify
 from credibly.errors import CrediblyError
 from credibly.version import __version__
 
@@ -62,7 +63,10 @@ app = _App(
     cls=_Group,
     pretty_exceptions_enable=False,
 )
-for command in (demo, sample, inspect, fit, judge, drift, score, decide, evaluate, explore, env):
+COMMANDS = (
+    demo, sample, inspect, fit, judge, drift, score, verify, decide, evaluate, explore, env,
+)  # fmt: skip
+for command in COMMANDS:
     app.command(cls=_Command)(command)
 
 

@@ -156,7 +156,7 @@ class RunFolder:
         for name in ("settings", "resolved"):
             if not isinstance(record.get(name), dict):
                 raise FileFormatError(f"{self.manifest}: the manifest has no {name!r}.")
-        if record.get("sha256", _digest(record)) != _digest(record):  # older ones have none
+        if not is_intact(record):
             raise FileFormatError(
                 f"{self.manifest}: damaged, or changed by hand; its parts cannot be continued. "
                 f"Restore it, or {self._restart}."
@@ -231,6 +231,11 @@ class RunFolder:
 def as_json(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values as JSON gives them back, so that stored and new ones compare equal."""
     return dict(json.loads(json.dumps(values)))
+
+
+def is_intact(record: Mapping[str, Any]) -> bool:
+    """Return whether a manifest is as it was written."""
+    return bool(record.get("sha256", _digest(record)) == _digest(record))  # older ones have none
 
 
 def _digest(content: Mapping[str, Any]) -> str:

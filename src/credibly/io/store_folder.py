@@ -34,7 +34,7 @@ class StoreFolder(RunFolder):
     """
 
     def __init__(self, place: Place, **settings: Any) -> None:
-        super().__init__(str(place), **settings)
+        RunFolder.__init__(self, str(place), **settings)  # whatever else a subclass is
         self.place = place
 
     def __str__(self) -> str:
