@@ -16,7 +16,7 @@ ORDER = [
     "errors", "version", "_extras", "types", "_validation", "_notebook", "model", "losses",
     "adapters", "io", "data", "problem", "solve", "solvers", "profile", "plot", "explore",
     "theory", "metrics", "decide", "scores", "baselines", "attacks", "study", "batch", "ray",
-    "report", "estimator", "cli",
+    "serve", "report", "estimator", "cli",
 ]  # fmt: skip
 """Data flows from left to right, and so do imports."""
 

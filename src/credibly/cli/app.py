@@ -21,6 +21,7 @@ from credibly.cli.judge import judge
 from credibly.cli.options import as_options
 from credibly.cli.sample import sample
 from credibly.cli.score import score
+from credibly.cli.serve import serve
 from credibly.cli.verify import verify
 from credibly.errors import CrediblyError
 from credibly.version import __version__
@@ -64,7 +65,7 @@ app = _App(
     pretty_exceptions_enable=False,
 )
 COMMANDS = (
-    demo, sample, inspect, fit, judge, drift, score, verify, decide, evaluate, explore, env,
+    demo, sample, inspect, fit, judge, drift, serve, score, verify, decide, evaluate, explore, env,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(cls=_Command)(command)

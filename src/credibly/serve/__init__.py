@@ -1,0 +1,1 @@
+"""The service: verdicts behind a request, bounded in time and memory, and honest under load."""

@@ -1,0 +1,143 @@
+"""Bodies of requests, read whole and bounded: each of them, all together, and in time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import Any, Self
+
+from fastapi import Request
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect
+
+from credibly.serve.refusal import RefusedError, refused, too_large
+from credibly.serve.service import GoneError, Service
+
+PATIENCE = 30.0
+"""Seconds in which a body must have come."""
+
+IGNORED = 4
+"""Times the largest body that is read and thrown away, so that the client reads the refusal."""
+
+
+class Held:
+    """A body, counted among those that are held until it is let go."""
+
+    def __init__(self, service: Service) -> None:
+        self._service, self._size = service, 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Count it no more."""
+        self._service.held -= self._size
+        self._size = 0
+
+    async def read(self, request: Request, due: float) -> bytes:
+        """The whole body; more than is taken is refused."""
+        service, refusal = self._service, self._refused_at_once(request, due)
+        parts: list[bytes] = []
+        seen, end = 0, time.monotonic() + PATIENCE
+        stream = request.stream()
+        while True:
+            part = await _next(stream, end)
+            if part is None:
+                break
+            seen += len(part)
+            if refusal is None:
+                refusal = self._hold(len(part), seen)
+                parts.append(part)
+            if refusal is not None:
+                parts.clear()
+                if seen > IGNORED * service.body:
+                    break
+        if refusal is not None:
+            raise refusal
+        return b"".join(parts)
+
+    def _refused_at_once(self, request: Request, due: float) -> RefusedError | None:
+        """What the headers and the queue already tell."""
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > self._service.body:
+            return self._too_large()
+        try:
+            self._service.check_room(1, due)
+        except RefusedError as refusal:
+            return refusal
+        return None
+
+    def _hold(self, size: int, seen: int) -> RefusedError | None:
+        service = self._service
+        if seen > service.body:
+            return self._too_large()
+        if service.held + size > service.settings.bodies:
+            text = "Too many requests are being read. Ask again later."
+            return RefusedError(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=1)
+        service.held += size
+        self._size += size
+        return None
+
+    def _too_large(self) -> RefusedError:
+        remedy = "Send fewer rows, or bytes instead of JSON."
+        return too_large("The body", f"{self._service.body} bytes", remedy)
+
+
+async def _next(stream: Any, end: float) -> bytes | None:
+    """The next part of a body; None at its end."""
+    try:
+        async with asyncio.timeout(max(0.001, end - time.monotonic())):
+            return bytes(await anext(stream))
+    except StopAsyncIteration:
+        return None
+    except TimeoutError as error:
+        text = f"The body did not come within {PATIENCE:g} seconds."
+        raise RefusedError(HTTPStatus.REQUEST_TIMEOUT, text) from error
+    except ClientDisconnect as error:
+        raise GoneError from error
+
+
+def gone_of(request: Request) -> Callable[[], Any]:
+    """Waits until the client has gone away; the body must have been read."""
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    return gone
+
+
+async def files_of(request: Request, content: bytes, most: int) -> list[bytes]:
+    """The files of a form, in memory."""
+
+    async def stream() -> Any:
+        yield content
+
+    parser = MultiPartParser(request.headers, stream(), max_files=most, max_fields=16)
+    parser.spool_max_size = len(content) + 1  # nothing of a form is written to the disk
+    try:
+        form = await parser.parse()
+        files = [
+            await part.read() for _, part in form.multi_items() if isinstance(part, UploadFile)
+        ]
+        await form.close()
+    except (MultiPartException, ValueError, LookupError, AttributeError, KeyError) as error:
+        remedy = "Send multipart/form-data with files, as curl --form file=@image.png does."
+        raise refused(
+            "body", "a form", "something that cannot be read as a form", remedy
+        ) from error
+    return files
+
+
+def check_kind(kind: str, known: Sequence[str]) -> None:
+    """Refuse another kind of body."""
+    if kind not in known and not (kind.startswith("image/") and "image/*" in known):
+        remedy = f"Send {', '.join(known)}."
+        text = f"Bodies of this Content-Type are not read. {remedy}"
+        raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text, about={"remedy": remedy})

@@ -1,0 +1,128 @@
+"""The gate that every request goes through: who asks, under which number, and what came of it."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from credibly.serve.logs import note, of_exception
+from credibly.serve.refusal import RefusedError
+from credibly.serve.service import Service
+
+OPEN = ("/v2/health/live", "/v2/health/ready")
+"""What may be asked without a token: it says nothing but yes or no."""
+
+GONE = 499
+"""In logs and counts: the client went away."""
+
+_PORT = re.compile(r":\d*$")
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class Gate:
+    """Checks, numbers, counts and logs every request.
+
+    Args:
+        app: what answers.
+        service: whose metrics are counted.
+        token: what must be sent as `Authorization: Bearer TOKEN`; None asks for nothing.
+        hosts: names in `Host` that are answered, against rebinding of names; None answers all.
+    """
+
+    def __init__(
+        self, app: ASGIApp, service: Service, token: str | None, hosts: frozenset[str] | None
+    ) -> None:
+        self.app, self.service, self.hosts = app, service, hosts
+        self.token = None if token is None else f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        asked = headers.get(b"x-request-id", b"").decode("latin-1")
+        call = Call(asked if _NAME.fullmatch(asked) else secrets.token_hex(8), send)
+        scope.setdefault("state", {}).update(facts=call.facts, id=call.id)
+        self.service.open += 1
+        try:
+            self._check(scope["path"], headers)
+            await self.app(scope, receive, call.send)
+        except RefusedError as refusal:
+            await call.refuse(refusal)
+        except Exception as error:  # noqa: BLE001  # it is logged, and the client hears of it
+            call.facts |= of_exception(error)
+            text = f"The service failed. Its log says why, under the id {call.id}."
+            await call.refuse(RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, text))
+        finally:
+            self.service.open -= 1
+        self._count(scope, call)
+
+    def _check(self, path: str, headers: Mapping[bytes, bytes]) -> None:
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        if self.hosts is not None and _PORT.sub("", host) not in self.hosts:
+            text = "This service answers to names of this machine only."
+            raise RefusedError(HTTPStatus.FORBIDDEN, text)
+        given = headers.get(b"authorization", b"")
+        if self.token is None or path in OPEN:
+            return
+        if not hmac.compare_digest(given, self.token):
+            text = "Send the header Authorization: Bearer TOKEN with the token of this service."
+            raise RefusedError(HTTPStatus.UNAUTHORIZED, text)
+
+    def _count(self, scope: Scope, call: Call) -> None:
+        """Addresses that nothing answers may hold anything: they are not written down."""
+        place = getattr(scope.get("route"), "path", "other")
+        seconds = time.monotonic() - call.begun
+        metrics = self.service.metrics
+        metrics.requests.labels(place, str(call.status)).inc()
+        metrics.seconds.labels(place).observe(seconds)
+        quiet = place in (*OPEN, "/metrics") and call.status == HTTPStatus.OK
+        level = logging.ERROR if call.status == HTTPStatus.INTERNAL_SERVER_ERROR else logging.INFO
+        note(
+            "request", logging.DEBUG if quiet else level, id=call.id,
+            method=scope["method"][:16], place=place, status=call.status,
+            ms=round(1000 * seconds, 2), **call.facts,
+        )  # fmt: skip
+
+
+class Call:
+    """One request on its way.
+
+    Attributes:
+        id: its number, which the client may choose.
+        status: what it was answered with.
+        facts: what the log says of it.
+    """
+
+    def __init__(self, name: str, send: Send) -> None:
+        self.id, self._send, self.begun = name, send, time.monotonic()
+        self.status, self.started = GONE, False
+        self.facts: dict[str, Any] = {}
+
+    async def send(self, message: Message) -> None:
+        """Send on, with the number of the request."""
+        if message["type"] == "http.response.start":
+            self.status, self.started = int(message["status"]), True
+            message["headers"] = [*message["headers"], (b"x-request-id", self.id.encode())]
+        await self._send(message)
+
+    async def refuse(self, refusal: RefusedError) -> None:
+        """Answer with a refusal, unless an answer has begun."""
+        if self.started:
+            return
+        content = json.dumps(refusal.content).encode()
+        more = {"content-type": "application/json", "content-length": str(len(content))}
+        headers = {**refusal.headers, **more}
+        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+        status = int(refusal.status)
+        await self.send({"type": "http.response.start", "status": status, "headers": pairs})
+        await self.send({"type": "http.response.body", "body": content})

@@ -1,0 +1,296 @@
+"""The one thread that judges: batches form while it is busy, profiles are solved in between."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from credibly.decide.judge import Judge
+from credibly.decide.judgement import Judgement
+from credibly.errors import InvalidArgumentError
+from credibly.serve.answers import (
+    PROFILED,
+    Answer,
+    Columns,
+    Explained,
+    columns_of,
+    explained_of,
+    failed,
+    joined,
+    part_of,
+)
+from credibly.serve.jobs import Job, Waiting
+from credibly.serve.pace import Pace
+
+SLICE = 0.1
+"""Seconds of profiles between two batches, about, where requests wait."""
+
+MOST_BATCH = 256
+"""Rows of a batch that is chosen by itself, at most."""
+
+Given = list[tuple[asyncio.Future[Answer], Answer]]
+
+
+@dataclass(eq=False)
+class Pending:
+    """A job of which some rows need a profile.
+
+    Attributes:
+        columns: what one forward told, replaced row by row.
+        rows: those that still need one.
+        explained: profiles of those that are done.
+        batch: rows of its batch.
+    """
+
+    job: Job
+    columns: Columns
+    rows: list[int]
+    batch: int
+    explained: dict[int, Explained] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
+    """Whom the solver tells what it did; called in its thread.
+
+    Attributes:
+        solved: after a batch, with its rows and seconds.
+        judged: with every judgement, in the order of the stream.
+        answered: with the columns of rows as they are sent.
+        failed: with an exception that the model, or this code, raised.
+    """
+
+    solved: Callable[[int, float], None]
+    judged: Callable[[Judgement], None]
+    answered: Callable[[Columns], None]
+    failed: Callable[[Exception], None]
+
+
+class Solver(threading.Thread):
+    """Judges what waits, until the queue is closed and empty.
+
+    Args:
+        judge: whose verdicts are given.
+        waiting: the queue.
+        batch: rows at a time, at most.
+        wait: seconds to wait for more rows.
+        hooks: see there.
+    """
+
+    def __init__(
+        self, judge: Judge, waiting: Waiting, *, batch: int, wait: float, hooks: Hooks
+    ) -> None:
+        super().__init__(name="solver", daemon=True)
+        self.judge, self.waiting, self.batch, self.wait = judge, waiting, batch, wait
+        self.forward = replace(judge, facts=replace(judge.facts, profile="never"))
+        self.hooks, self.pace, self.profile_pace = hooks, Pace(), Pace()
+        self.pending: list[Pending] = []
+        self.begun: float | None = None
+        self.prepare: Callable[[], None] = lambda: None
+        self._crowd = 0
+
+    def run(self) -> None:
+        self.prepare()
+        while True:
+            jobs = self.waiting.take(
+                self.batch, enough=self._crowd, wait=self.wait, block=not self.pending
+            )
+            self.begun = time.monotonic()
+            if jobs:
+                self._batch(jobs)
+            if self.pending:
+                self._slice()
+            self.begun = None
+            if self.waiting.closed and not self.pending and not len(self.waiting):
+                return
+
+    @property
+    def busy(self) -> float:
+        """Seconds since the solver began with what it does."""
+        begun = self.begun
+        return 0.0 if begun is None else time.monotonic() - begun
+
+    def _batch(self, jobs: list[Job]) -> None:
+        """What one forward tells; it is all that most need."""
+        begun = time.monotonic()
+        self._crowd = sum(map(len, jobs)) if len(jobs) > 1 else 0
+        rows = jobs[0].rows if len(jobs) == 1 else torch.cat([job.rows for job in jobs])
+        found: list[Judgement] = []
+        try:
+            columns, again = self._told(rows, found)
+            self._share_out(jobs, columns, again)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the thread goes on
+            self.hooks.failed(error)
+            self._post([], [(job, error) for job in jobs])
+        for judgement in found:
+            self.hooks.judged(judgement)
+        seconds = time.monotonic() - begun
+        self.pace.note(len(rows), seconds)
+        self.hooks.solved(len(rows), seconds)
+
+    def _told(self, rows: Tensor, found: list[Judgement]) -> tuple[Columns, list[bool]]:
+        """Columns of the rows, and which need a profile; a row that fails fails alone."""
+        try:
+            judgement = self.forward(rows, keep=False)
+        except Exception as error:  # noqa: BLE001  # a model may raise anything
+            if len(rows) > 1:
+                half = len(rows) // 2
+                parts = [self._told(part, found) for part in (rows[:half], rows[half:])]
+                return joined([part[0] for part in parts]), parts[0][1] + parts[1][1]
+            return self._failure(error), [False]
+        found.append(judgement)
+        again = [False] * len(rows)
+        if self.judge.facts.profile != "never":
+            usable = judgement.predicted >= 0
+            again = (self.judge.alarm.whole.look_again(judgement.signals) & usable).tolist()
+        return columns_of(judgement), again
+
+    def _failure(self, error: Exception) -> Columns:
+        """The columns of a row on which the model fails."""
+        if isinstance(error, InvalidArgumentError):
+            return failed(str(error))
+        self.hooks.failed(error)
+        return failed(f"the model raised {type(error).__name__}")
+
+    def _share_out(self, jobs: list[Job], columns: Columns, again: list[bool]) -> None:
+        """To each job its rows; those that need a profile go on."""
+        given: Given = []
+        first, total = 0, len(again)
+        for job in jobs:
+            stop = first + len(job)
+            own = part_of(columns, first, stop) if len(jobs) > 1 else columns
+            todo = [
+                row for row in range(len(job))
+                if own["class"][row] >= 0 and (job.profile or again[first + row])
+            ]  # fmt: skip
+            first = stop
+            if todo and not job.dropped:
+                own["complete"] = [row not in todo for row in range(len(job))]
+                self.pending.append(Pending(job, own, todo, total))
+            given.append((job.first, _answer(job, own, total)))
+            if not todo:
+                self.hooks.answered(own)
+        self._post(given)
+
+    def _slice(self) -> None:
+        """Profiles for about as long as others may wait; the most urgent first."""
+        self.pending.sort(key=lambda pending: pending.job.due)
+        self._give_up()
+        if not self.pending:
+            return
+        chosen = self._chosen()
+        begun, count = time.monotonic(), len(chosen)
+        try:
+            self._profiles(chosen)
+        except Exception as error:  # noqa: BLE001  # the rows keep what one forward told
+            self.hooks.failed(error)
+        self.profile_pace.note(count, time.monotonic() - begun)
+        for pending, row in chosen:
+            pending.rows.remove(row)
+        self._finish([p for p in self.pending if not p.rows])
+
+    def _give_up(self) -> None:
+        """Finish what nobody waits for, and what cannot be solved in time."""
+        now, needed = time.monotonic(), self.profile_pace.seconds(1) or 0.0
+        self._finish([p for p in self.pending if p.job.dropped or now + needed > p.job.due])
+
+    def _finish(self, done: list[Pending]) -> None:
+        if done:
+            self.pending = [p for p in self.pending if p not in done]
+            for pending in done:
+                self.hooks.answered(pending.columns)
+            self._post([(p.job.last, _answer(p.job, p.columns, p.batch, p.explained))
+                        for p in done])  # fmt: skip
+
+    def _chosen(self) -> list[tuple[Pending, int]]:
+        """Rows that are alike, as many as a slice has time for."""
+        key = self.pending[0].job.key
+        rows = [(p, row) for p in self.pending if p.job.key == key for row in p.rows]
+        most = 1
+        while most < min(len(rows), self.batch) and self._fits(2 * most):
+            most *= 2
+        return rows[:most]
+
+    def _fits(self, rows: int) -> bool:
+        known = self.profile_pace.seconds(rows)
+        return known is not None and known <= SLICE
+
+    def _profiles(self, chosen: list[tuple[Pending, int]]) -> None:
+        """Judge rows with all that the Judge looks at, and solve profiles that are asked for."""
+        x = torch.stack([pending.job.rows[row] for pending, row in chosen])
+        found = self.judge(x, keep=True)
+        columns = columns_of(found)
+        known = set() if found.profiled is None else set(found.profiled.tolist())
+        asked = [k for k, (p, _) in enumerate(chosen) if p.job.profile and found.predicted[k] >= 0]
+        # an input that kept no profile gets one; of the others it is there
+        solved = {k: found.profile_of(k) for k in asked if k in known}
+        rest = [k for k in asked if k not in known]
+        if rest and found.inputs is not None:
+            solved |= found.inputs.profiles_of(rest)
+        for k, (pending, row) in enumerate(chosen):
+            for name, values in columns.items():
+                pending.columns[name][row] = values[k]
+            if k in known or k in solved:
+                pending.columns["stage"][row] = PROFILED
+            if k in rest:
+                pending.columns["passes"][row] += float(solved[k].passes[0])
+            if k in solved:
+                pending.explained[row] = explained_of(found, k, solved[k])
+
+    def _post(self, given: Given, errors: list[tuple[Job, Exception]] | None = None) -> None:
+        """Hand answers to the thread in which they are waited for, all at once."""
+        futures = [future for future, _ in given] + [job.first for job, _ in errors or []]
+        for loop in {future.get_loop() for future in futures}:
+            answers = [(f, a) for f, a in given if f.get_loop() is loop]
+            broken = [(j.first, e) for j, e in errors or [] if j.first.get_loop() is loop]
+            try:
+                loop.call_soon_threadsafe(_settle, answers, broken)
+            except RuntimeError:  # the loop was closed: nobody waits
+                continue
+
+    def warm(self, rows: Tensor, *, most: float) -> Iterator[tuple[int, float]]:
+        """Judge more and more rows, until a batch takes `most` seconds; yields size and time."""
+        size = 1
+        self.forward(rows[:1], keep=False)  # the first call prepares what others use
+        while size <= len(rows):
+            seconds = min(self._seconds(rows[:size]) for _ in range(2))
+            self.pace.note(size, seconds)
+            yield size, seconds
+            if seconds > most:
+                break
+            size *= 2
+        for _ in range(2):
+            begun = time.monotonic()
+            found = self.forward(rows[:1], keep=True)
+            if found.inputs is not None and found.inputs.rows:
+                found.inputs.profiles_of([0])
+            seconds = time.monotonic() - begun
+        self.profile_pace.note(1, seconds)
+
+    def _seconds(self, rows: Tensor) -> float:
+        begun = time.monotonic()
+        columns_of(self.forward(rows, keep=False))
+        return time.monotonic() - begun
+
+
+def _answer(
+    job: Job, columns: Columns, batch: int, explained: dict[int, Explained] | None = None
+) -> Answer:
+    """A copy: the solver may still change the columns of a job that waits for profiles."""
+    own = {name: list(values) for name, values in columns.items()}
+    return Answer(own, explained or {}, time.monotonic() - job.entered, batch)
+
+
+def _settle(answers: Given, broken: list[tuple[asyncio.Future[Answer], Exception]]) -> None:
+    for future, answer in answers:
+        if not future.done():
+            future.set_result(answer)
+    for future, error in broken:
+        if not future.done():
+            future.set_exception(error)
