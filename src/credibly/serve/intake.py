@@ -89,8 +89,7 @@ class Intake:
         size = torch.empty((), dtype=self.dtype).element_size()
         if self.shape is None:
             return size << 18
-        numbers = math.prod(self.shape)
-        return size * numbers
+        return size * math.prod(self.shape)
 
     def of_array(self, values: NDArray[Any] | Tensor, argument: str = "inputs") -> Tensor:
         """An array as rows, if it has the shape, the kind of numbers and the range."""
@@ -112,7 +111,7 @@ class Intake:
         if self.shape is not None and shape == self.shape:
             remedy = "Wrap a single row: the first axis counts rows."
             raise refused(argument, f"rows {expected}", f"shape {shape}", remedy)
-        good = shape[1:] == self.shape if self.shape else len(shape) > 1 and math.prod(shape[1:])
+        good = shape[1:] == self.shape if self.shape else math.prod(shape[1:] or (0,)) > 0
         if not good:
             remedy = "Bring rows into the shape of those that the Judge was fitted on."
             raise refused(argument, f"rows {expected}", f"shape {shape}", remedy)

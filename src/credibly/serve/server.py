@@ -45,6 +45,7 @@ class Server(uvicorn.Server):
 
 def bound_socket(host: str, port: int) -> socket.socket:
     """A socket that listens; port 0 takes a free one."""
+    found = None
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -54,6 +55,8 @@ def bound_socket(host: str, port: int) -> socket.socket:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
     except OSError as error:
+        if found is not None:
+            found.close()
         raise OutputError(
             f"{host}:{port} cannot be listened on ({error.strerror or error})",
             remedy="Choose another --port (0 takes a free one), or another --host.",
@@ -99,16 +102,21 @@ def check_who_may_ask(host: str, token: str | None, *, forced: bool) -> None:
     )
 
 
-def serve(app: ASGIApp, service: Service, listening: socket.socket) -> None:
-    """Answer until a signal comes."""
+def server_of(app: ASGIApp, service: Service) -> Server:
+    """A server that is not running yet."""
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, lifespan="on", ws="none",
         limit_concurrency=service.settings.connections, timeout_keep_alive=30,
         timeout_graceful_shutdown=max(1, round(service.settings.drain)),
         backlog=service.settings.connections,
     )  # fmt: skip
+    return Server(config, service)
+
+
+def serve(app: ASGIApp, service: Service, listening: socket.socket) -> None:
+    """Answer until a signal comes."""
     with _quiet_end():
-        Server(config, service).run([listening])
+        server_of(app, service).run([listening])
 
 
 @contextmanager
