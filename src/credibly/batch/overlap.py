@@ -80,6 +80,11 @@ class WriteBehind(Generic[Item]):
         self._wait()
         self._last = self._pool.submit(self._write, item)
 
+    def check(self) -> None:
+        """Raise the error of what was written last, if there is one by now."""
+        if self._last is not None and self._last.done():
+            self._last.result()
+
     def __enter__(self) -> Self:
         return self
 

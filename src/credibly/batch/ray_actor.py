@@ -30,6 +30,10 @@ SEND_CODE = (
 )
 
 
+IDLE = 0.1
+"""Seconds between two looks at whether what was written last was written."""
+
+
 @dataclass(frozen=True)
 class Shipped:
     """The work of a run on its way to a worker."""
@@ -127,11 +131,14 @@ class Worker:
                 self._waiting.clear()
 
     def _numbers(self) -> Iterator[int | None]:
-        """Numbers as they are asked for; None while what was read is still to be solved."""
+        """Numbers as they are asked for, and None now and then while there are none.
+
+        What was read is then solved, and an error of writing it is noticed.
+        """
         idle = 0
         while True:
             try:
-                number = self._asked.get(block=idle > AHEAD + 1)
+                number = self._asked.get(timeout=0.0 if idle <= AHEAD + 1 else IDLE)
             except Empty:
                 idle += 1
                 yield None

@@ -122,6 +122,7 @@ class Work:
         with writing as write, closing(read_ahead(pieces, self._read)) as found:
             for item in found:
                 if item is None:
+                    write.check()  # else its error would wait for the next shard
                     continue
                 piece, read = item
                 begin = perf_counter()
