@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import credibly as cr
 from credibly.model.bind import bind
@@ -280,3 +281,32 @@ def test_stationarities_of_a_stage_are_checked(settings, argument):
     with pytest.raises(cr.errors.InvalidArgumentError) as caught:
         cr.solvers.LBFGS(**settings)
     assert caught.value.argument == argument
+
+
+class Waits(TorchDispatchMode):
+    """Counts operations for which a CPU waits for a GPU: they need to know values."""
+
+    NEEDS_VALUES = ("aten._local_scalar_dense", "aten.nonzero", "aten.masked_select")
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = str(function)
+        masks = name.startswith(("aten.index.Tensor", "aten.index_put")) and any(
+            index is not None and index.dtype == torch.bool for index in args[1]
+        )
+        self.count += masks or name.startswith(self.NEEDS_VALUES)
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_step_waits_for_one_number():
+    p = problem(8)
+    counts = []
+    for steps in (10, 30):
+        stage = cr.solvers.GradientDescent(step=1e-4, steps=steps, patience=None, tolerance=0.0)
+        with Waits() as waits:
+            assert solve(p, stage, chunk_size=8).steps.tolist() == [steps] * 8
+        counts.append(waits.count)
+    assert counts[1] - counts[0] == 20

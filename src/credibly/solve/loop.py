@@ -146,8 +146,10 @@ class _Chunk:
             still = int((active.open & ~done).sum())  # the only number that the CPU waits for
             if still < left:
                 active.best = _prefer_converged(active.best, state.point, verdict)
-                finished.write(active.index[done], active.best.select(done))
-                self._note(rows[active.index[done]], active.best.select(done), verdict[done])
+                places = done.nonzero().squeeze(1)  # once: each mask is waited for
+                ready, index = active.best.select(places), active.index[places]
+                finished.write(index, ready)
+                self._note(rows[index], ready, verdict[places])
                 active.open = active.open & ~done
             left = still
             if left == 0:
@@ -157,7 +159,8 @@ class _Chunk:
                 keep = active.open.byte().argsort(descending=True, stable=True)[:size]
                 state, rule, active = state.select(keep), rule.select(keep), active.select(keep)
             self._report(number, (step + 1) / stage.steps, left)
-        last, running = active.best.select(active.open), active.running
+        places = active.open.nonzero().squeeze(1)
+        last, running = active.best.select(places), active.index[places]
         finished.write(running, last)
         self._note(rows[running], last, torch.full_like(running, Status.STEP_LIMIT))
         return finished
@@ -185,11 +188,6 @@ class _Active(Rows):
     problem: FitRiskProblem
     best: Point
     open: Tensor  # which of them still run
-
-    @property
-    def running(self) -> Tensor:
-        """Row numbers of those that still run."""
-        return self.index[self.open]
 
     def keep_best(self, visited: Point) -> None:
         """Keep what was just evaluated where it is the best so far."""
@@ -228,13 +226,14 @@ class _StoppingRule(Rows):
         self.objective = torch.where(progress, objective, self.objective)
         self.residual = torch.where(progress, residual, self.residual)
         self.idle = torch.where(progress, 0.0, self.idle + 1)
-        verdict = torch.full_like(objective, Status.RUNNING, dtype=torch.int8)
+        stuck = state.stuck
         if self.stage.patience is not None:
-            verdict[self.idle >= self.stage.patience] = Status.STALLED
-        verdict[state.stuck] = Status.STALLED
-        verdict[residual <= self.tolerance] = Status.CONVERGED
-        verdict[~torch.isfinite(objective)] = Status.NON_FINITE_MODEL
-        return verdict
+            stuck = stuck | (self.idle >= self.stage.patience)
+        # `masked_fill`, since `verdict[mask] = ...` makes the CPU wait for a GPU
+        verdict = torch.full_like(objective, Status.RUNNING, dtype=torch.int8)
+        verdict = verdict.masked_fill(stuck, Status.STALLED)
+        verdict = verdict.masked_fill(residual <= self.tolerance, Status.CONVERGED)
+        return verdict.masked_fill(~torch.isfinite(objective), Status.NON_FINITE_MODEL)
 
 
 def _prefer_converged(best: Point, current: Point, verdict: Tensor) -> Point:
