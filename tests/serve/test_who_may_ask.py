@@ -88,7 +88,6 @@ def test_tokens_come_from_a_file_or_the_environment(tmp_path):
 
 def test_an_address_that_is_taken():
     first = bound_socket("127.0.0.1", 0)
-    first.listen()
     with pytest.raises(OutputError, match="--port"):
         bound_socket("127.0.0.1", first.getsockname()[1])
     first.close()

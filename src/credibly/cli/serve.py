@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,9 @@ from credibly.cli.console import print_text
 if TYPE_CHECKING:
     from credibly.serve.service import Service
     from credibly.serve.settings import Settings
+
+SWITCH = 0.0005
+"""Seconds for which one thread may keep the others waiting; Python's own are ten times as many."""
 
 PACKAGES = ("fastapi", "uvicorn", "prometheus_client", "multipart", "PIL.Image")
 
@@ -121,5 +125,7 @@ def _run(service: Service, host: str, port: int, token: str | None) -> None:
     print_text(f"http://{address}:{listening.getsockname()[1]}\nSIGTERM or Ctrl-C stops it.")
     logs.begin()
     hosts = LOOPBACK | {address} if is_loopback(host) else None
+    # the solver gives up Python's lock thousands of times per second; it should get it back soon
+    sys.setswitchinterval(SWITCH)
     run(create_app(service, token=token, hosts=hosts), service, listening)
     print_text("stopped")

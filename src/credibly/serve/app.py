@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,9 +23,6 @@ from credibly.serve.metrics import KIND
 from credibly.serve.refusal import RefusedError, refused
 from credibly.serve.service import GoneError, Service
 from credibly.version import __version__
-
-DEADLINE = "x-deadline-ms"
-"""The header with the milliseconds that a request may take."""
 
 SAVE_EVERY = 30.0
 """Seconds between two saves of the watch over the stream."""
@@ -154,10 +150,10 @@ def _add_protocol(app: FastAPI, service: Service) -> None:
     @app.post("/v2/models/{name}/infer", **openapi.infer(service.intake))
     async def infer(name: str, request: Request) -> Response:
         check_name(name)
-        due, length = _due(request, service), request.headers.get(protocol.JSON_LENGTH)
+        length = request.headers.get(protocol.JSON_LENGTH)
         with Held(service) as held:
-            asked = protocol.read(await held.read(request, due), length, service.intake)
-        answer = await _answered(request, service, asked.rows, due, profile=asked.profile)
+            asked = protocol.read(await held.read(request), length, service.intake)
+        answer = await _answered(request, service, asked.rows, profile=asked.profile)
         content, size = protocol.write(name, asked, answer, service.intake)
         if size is None:
             return Response(content, media_type="application/json")
@@ -168,15 +164,15 @@ def _add_protocol(app: FastAPI, service: Service) -> None:
 def _add_judge(app: FastAPI, service: Service) -> None:
     @app.post("/v1/judge", **openapi.judge(service.intake))
     async def judge(request: Request) -> Response:
-        due, query = _due(request, service), request.query_params
+        query = request.query_params
         wants = {name: _switch(name, query.get(name)) for name in ("profile", "counterfactual")}
         with Held(service) as held:
-            content = await held.read(request, due)
+            content = await held.read(request)
             rows, more = await _rows_of(request, content, service)
             del content
         wants = {name: value or flag(more, name) for name, value in wants.items()}
         needed = any(wants.values())
-        answer = await _answered(request, service, rows, due, profile=needed)
+        answer = await _answered(request, service, rows, profile=needed)
         return _json({"complete": answer.complete, "rows": _in_rows(answer, **wants)})
 
 
@@ -184,19 +180,6 @@ def _switch(name: str, value: str | None) -> bool:
     if value not in (None, "true", "false"):
         raise refused(name, "true or false", repr(value)[:40], "Leave it out for false.")
     return value == "true"
-
-
-def _due(request: Request, service: Service) -> float:
-    """When the answer should be there."""
-    text, settings = request.headers.get(DEADLINE), service.settings
-    if text is None:
-        return time.monotonic() + settings.deadline
-    plain = text.isascii() and text.isdecimal() and len(text) < 9
-    if not plain or not 0 < int(text) <= 1000 * settings.longest:
-        most = round(1000 * settings.longest)
-        expected = f"a whole number of milliseconds from 1 to {most}"
-        raise refused("X-Deadline-Ms", expected, repr(text)[:40], "Leave it out for the default.")
-    return time.monotonic() + int(text) / 1000
 
 
 async def _rows_of(request: Request, content: bytes, service: Service) -> tuple[Any, Any]:
@@ -216,11 +199,10 @@ async def _rows_of(request: Request, content: bytes, service: Service) -> tuple[
     return intake.of_images([content]), {}
 
 
-async def _answered(
-    request: Request, service: Service, rows: Any, due: float, *, profile: bool
-) -> Answer:
-    answer = await service.answer(rows, due=due, profile=profile, gone=gone_of(request))
-    request.scope["state"]["facts"] |= {
+async def _answered(request: Request, service: Service, rows: Any, *, profile: bool) -> Answer:
+    state, gone = request.scope["state"], gone_of(request)
+    answer = await service.answer(rows, due=state["due"], profile=profile, gone=gone)
+    state["facts"] |= {
         "rows": len(answer), "batch": answer.batch, "complete": answer.complete,
         "judged_ms": round(1000 * answer.seconds, 2),
         "verdicts": dict(Counter(answer.columns["verdict"])),

@@ -19,9 +19,6 @@ from credibly.serve.service import GoneError, Service
 PATIENCE = 30.0
 """Seconds in which a body must have come."""
 
-IGNORED = 4
-"""Times the largest body that is read and thrown away, so that the client reads the refusal."""
-
 
 class Held:
     """A body, counted among those that are held until it is let go."""
@@ -40,49 +37,29 @@ class Held:
         self._service.held -= self._size
         self._size = 0
 
-    async def read(self, request: Request, due: float) -> bytes:
-        """The whole body; more than is taken is refused."""
-        service, refusal = self._service, self._refused_at_once(request, due)
+    async def read(self, request: Request) -> bytes:
+        """The whole body; more than is taken is refused, and what still comes is thrown away."""
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > self._service.body:
+            raise self._too_large()
         parts: list[bytes] = []
         seen, end = 0, time.monotonic() + PATIENCE
         stream = request.stream()
-        while True:
-            part = await _next(stream, end)
-            if part is None:
-                break
+        while (part := await _next(stream, end)) is not None:
             seen += len(part)
-            if refusal is None:
-                refusal = self._hold(len(part), seen)
-                parts.append(part)
-            if refusal is not None:
-                parts.clear()
-                if seen > IGNORED * service.body:
-                    break
-        if refusal is not None:
-            raise refusal
+            self._hold(len(part), seen)
+            parts.append(part)
         return b"".join(parts)
 
-    def _refused_at_once(self, request: Request, due: float) -> RefusedError | None:
-        """What the headers and the queue already tell."""
-        length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > self._service.body:
-            return self._too_large()
-        try:
-            self._service.check_room(1, due)
-        except RefusedError as refusal:
-            return refusal
-        return None
-
-    def _hold(self, size: int, seen: int) -> RefusedError | None:
+    def _hold(self, size: int, seen: int) -> None:
         service = self._service
         if seen > service.body:
-            return self._too_large()
+            raise self._too_large()
         if service.held + size > service.settings.bodies:
             text = "Too many requests are being read. Ask again later."
-            return RefusedError(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=1)
+            raise RefusedError(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=1)
         service.held += size
         self._size += size
-        return None
 
     def _too_large(self) -> RefusedError:
         remedy = "Send fewer rows, or bytes instead of JSON."

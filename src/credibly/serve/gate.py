@@ -15,11 +15,14 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from credibly.serve.logs import note, of_exception
-from credibly.serve.refusal import RefusedError
+from credibly.serve.refusal import RefusedError, refused
 from credibly.serve.service import Service
 
 OPEN = ("/v2/health/live", "/v2/health/ready")
 """What may be asked without a token: it says nothing but yes or no."""
+
+DEADLINE = b"x-deadline-ms"
+"""The header with the milliseconds that a request may take."""
 
 GONE = 499
 """In logs and counts: the client went away."""
@@ -51,10 +54,14 @@ class Gate:
         headers = dict(scope["headers"])
         asked = headers.get(b"x-request-id", b"").decode("latin-1")
         call = Call(asked if _NAME.fullmatch(asked) else secrets.token_hex(8), send)
-        scope.setdefault("state", {}).update(facts=call.facts, id=call.id)
+        state = scope.setdefault("state", {})
+        state.update(facts=call.facts, id=call.id)
         self.service.open += 1
         try:
             self._check(scope["path"], headers)
+            if scope["method"] == "POST":  # before any work: most of what a crowd asks is refused
+                state["due"] = self._due(headers.get(DEADLINE))
+                self.service.check_room(1, state["due"])
             await self.app(scope, receive, call.send)
         except RefusedError as refusal:
             await call.refuse(refusal)
@@ -78,20 +85,40 @@ class Gate:
             text = "Send the header Authorization: Bearer TOKEN with the token of this service."
             raise RefusedError(HTTPStatus.UNAUTHORIZED, text)
 
+    def _due(self, given: bytes | None) -> float:
+        """When the answer should be there."""
+        settings = self.service.settings
+        if given is None:
+            return time.monotonic() + settings.deadline
+        most = round(1000 * settings.longest)
+        if not given.isdigit() or len(given) > 8 or not 0 < int(given) <= most:
+            expected, got = f"a whole number of milliseconds from 1 to {most}", repr(given)[1:40]
+            raise refused("X-Deadline-Ms", expected, got, "Leave it out for the default.")
+        return time.monotonic() + int(given) / 1000
+
     def _count(self, scope: Scope, call: Call) -> None:
         """Addresses that nothing answers may hold anything: they are not written down."""
-        place = getattr(scope.get("route"), "path", "other")
+        place = getattr(scope.get("route"), "path", None) or _place(scope["path"])
         seconds = time.monotonic() - call.begun
         metrics = self.service.metrics
         metrics.requests.labels(place, str(call.status)).inc()
         metrics.seconds.labels(place).observe(seconds)
         quiet = place in (*OPEN, "/metrics") and call.status == HTTPStatus.OK
+        quiet |= call.status == HTTPStatus.TOO_MANY_REQUESTS  # of which there may be very many
         level = logging.ERROR if call.status == HTTPStatus.INTERNAL_SERVER_ERROR else logging.INFO
         note(
             "request", logging.DEBUG if quiet else level, id=call.id,
             method=scope["method"][:16], place=place, status=call.status,
             ms=round(1000 * seconds, 2), **call.facts,
         )  # fmt: skip
+
+
+def _place(path: str) -> str:
+    """The name of an address that was refused before it was looked up."""
+    if path == "/v1/judge":
+        return path
+    known = path.startswith("/v2/models/") and path.endswith("/infer")
+    return "/v2/models/{name}/infer" if known else "other"
 
 
 class Call:

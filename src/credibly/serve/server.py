@@ -21,6 +21,9 @@ from credibly.serve.service import Service
 SHORTEST = 16
 """Characters of a token, at least."""
 
+BACKLOG = 1024
+"""Connections that wait to be accepted, at most."""
+
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """Names in `Host` by which a service on loopback is asked."""
 
@@ -54,6 +57,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
         found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
+        found.listen(BACKLOG)  # who asks before uvicorn accepts has to wait, and is not refused
     except OSError as error:
         if found is not None:
             found.close()
@@ -108,7 +112,7 @@ def server_of(app: ASGIApp, service: Service) -> Server:
         app, log_config=None, access_log=False, server_header=False, lifespan="on", ws="none",
         limit_concurrency=service.settings.connections, timeout_keep_alive=30,
         timeout_graceful_shutdown=max(1, round(service.settings.drain)),
-        backlog=service.settings.connections,
+        backlog=BACKLOG,
     )  # fmt: skip
     return Server(config, service)
 
