@@ -95,7 +95,7 @@ def judge_file(
     source = source.for_model(clf)
     size = judge.examiner.chunk_size if chunk_size is None else chunk_size
     chunk, shard = check_sizes(size, shard_size)
-    job = _Job(clf=clf, source=source, chunk=chunk, shard=shard, judge=judge)
+    job = JudgeJob(clf=clf, source=source, chunk=chunk, shard=shard, judge=judge)
     output = Output(
         out=out,
         folder=folder,
@@ -116,7 +116,9 @@ def judge_file(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Job(Rows):
+class JudgeJob(Rows):
+    """The Judge that every chunk is judged by."""
+
     judge: Judge
 
 
@@ -124,7 +126,7 @@ class _Job(Rows):
 class _Verdicts(Maker):
     """Makes tables of verdicts."""
 
-    job: _Job
+    job: JudgeJob
     loaded: LoadedClassifier | None
 
     @property
@@ -150,11 +152,11 @@ class _PackedVerdicts(Packed):
         judge = self.judge.open(device)
         clf = judge.examiner.clf
         source = self.source.open(clf)
-        job = _Job(clf=clf, source=source, chunk=self.chunk, shard=self.shard, judge=judge)
+        job = JudgeJob(clf=clf, source=source, chunk=self.chunk, shard=self.shard, judge=judge)
         return _Verdicts(job, None)
 
 
-def judge_chunk(job: _Job, read: Read) -> Any:
+def judge_chunk(job: JudgeJob, read: Read) -> Any:
     """Return the table of a chunk."""
     chunk = work_on(job, lambda variable: (job.judge.judge(variable), variable), read)
     found, variable = chunk.result
@@ -180,7 +182,7 @@ def _identity(judge: Judge, fingerprint: str | LoadedClassifier | None) -> dict[
     return {"model": own if fingerprint is None else fingerprint}
 
 
-def _check(job: _Job) -> dict[str, Any]:
+def _check(job: JudgeJob) -> dict[str, Any]:
     """Refuse inputs of another shape than the ordinary ones, and a model that cannot take them."""
     ordinary, source = job.judge.typicality.inputs, job.source
     got, columns = (

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from credibly._validation import require
 from credibly.decide.judge import Judge
 from credibly.errors import ModelError
 from credibly.io.loaded import LoadedClassifier, Parts, Wanted
@@ -124,6 +125,19 @@ class PackedJudge:
             files = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
         model = PackedModel.of(judge.examiner.clf, loaded)
         return PackedJudge(model, files, judge.examiner.views)
+
+    @staticmethod
+    def from_folder(folder: str | Path, model: PackedModel) -> PackedJudge:
+        """Pack a Judge that was saved."""
+        good = Path(folder).is_dir()
+        require(good, "judge", "a Judge, or the folder it was saved in", repr(str(folder)),
+                "Judge.fit(...).save(FOLDER) or `credibly fit` writes it.")  # fmt: skip
+        files = {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
+        return PackedJudge(model, files, ())
+
+    def with_model(self, model: PackedModel) -> PackedJudge:
+        """Return the same for a model that was packed by its name."""
+        return replace(self, model=model)
 
     def open(self, device: str | None) -> Judge:
         """Load the network and the Judge."""
