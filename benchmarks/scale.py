@@ -1,0 +1,234 @@
+"""Runs at scale: Ray beside one process, how busy the solver is, memory, and constants of a model.
+
+    python -m benchmarks.scale engines      # Ray's two workers beside two local threads, by turns
+    python -m benchmarks.scale busy         # the share of the time that is solving
+    python -m benchmarks.scale memory       # peaks of worker and driver, 10^5 and 10^6 rows
+    python -m benchmarks.scale constants    # start-up, and what a shard costs the driver
+    python -m benchmarks.scale costs        # time per million rows on one CPU core
+
+Each run is a process of its own, so that nothing is warm. `--out FILE` adds the numbers to a file.
+Times are of this machine: compare them within one run only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import psutil
+
+SAMPLE = "credibly.data.sample:classifier"
+COLUMNS = 10
+
+SMALL = f"""
+import torch
+from torch import nn
+
+def net():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear({COLUMNS}, 16), nn.Tanh(), nn.Linear(16, 4)).eval()
+"""
+
+RUN = """
+import json, os, re, sys, time
+import torch
+import credibly as cr
+given = json.loads(sys.argv[1])
+torch.set_num_threads(given["threads"])
+begun, first = time.monotonic(), None
+def see(share):
+    global first
+    if share > 0 and first is None:
+        first = (time.monotonic(), share)
+engine = "local"
+if given["workers"]:
+    engine = cr.ray.Ray(workers=given["workers"])
+clf = cr.load_classifier(given["model"])
+solver = cr.solvers.LBFGS(steps=8) if given["work"] == "decide" else None
+sizes = {name: given[name] for name in ("chunk_size", "shard_size")}
+how = {**sizes, "engine": engine, "progress": see, "status": "status.json", "folder": True}
+if given["work"] == "judge":
+    judge = cr.Judge.load("judge", clf)
+    report = cr.judge_file(judge, given["data"], given["out"], **how, fingerprint=clf)
+else:
+    report = cr.score(clf, given["data"], given["out"], gamma=given["gamma"], solver=solver, **how)
+ended = time.monotonic()
+peak = int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+state = json.load(open("status.json"))
+print(json.dumps({
+    "rows": report.rows, "seconds": ended - begun, "until the first chunk": first[0] - begun,
+    "rows per second after it": report.rows * (1 - first[1]) / (ended - first[0]),
+    "solving": state["seconds_solving"], "run": state["seconds"], "driver MB": peak,
+}))
+"""
+
+
+def run(folder: Path, **given: Any) -> dict[str, float]:
+    """Do one run in a process of its own; the peak of its workers is watched from here."""
+    given = {"workers": 0, "threads": 1, "gamma": 1.0, "out": "out", "chunk_size": 128,
+             "shard_size": 1024, "model": "model.py:net", "data": "x.npy", **given}  # fmt: skip
+    subprocess.run(["rm", "-rf", "out", "out.parts"], cwd=folder, check=True)  # noqa: S607
+    threads = str(given["threads"])
+    done = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", RUN, json.dumps(given)],
+        cwd=folder, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": threads},
+    )  # fmt: skip
+    peak = 0.0
+    while done.poll() is None:
+        for child in psutil.Process(done.pid).children(recursive=True) if given["workers"] else ():
+            peak = max(peak, peak_of_worker(child))
+        time.sleep(0.2)
+    assert done.stdout is not None
+    text = done.stdout.read()
+    if done.returncode:
+        raise SystemExit(done.returncode)
+    return {**json.loads(text), "worker MB": peak}
+
+
+def peak_of_worker(process: psutil.Process) -> float:
+    """Return the most memory that a worker of the run has had, in MB; 0 of another process."""
+    try:
+        if not " ".join(process.cmdline()).startswith("ray::Worker"):
+            return 0.0
+        lines = Path(f"/proc/{process.pid}/status").read_text("utf-8").splitlines()
+    except (psutil.Error, OSError):
+        return 0.0
+    return max((int(ln.split()[1]) / 1024 for ln in lines if ln.startswith("VmHWM")), default=0.0)
+
+
+def make_rows(folder: Path, rows: int) -> None:
+    """Write random rows, and the model for them."""
+    (folder / "model.py").write_text(SMALL)
+    np.save(folder / "x.npy", np.random.default_rng(0).normal(size=(rows, COLUMNS)).astype("f4"))
+
+
+def make_images(folder: Path, images: int) -> None:
+    """Write the embedded images, over and over, and a Judge."""
+    import credibly as cr
+    from credibly.data.sample import load_sample
+
+    x = load_sample().images.numpy()
+    np.save(folder / "x.npy", x[np.arange(images) % len(x)])
+    cr.Judge.fit(cr.load_classifier(SAMPLE), x[:300]).save(folder / "judge")
+
+
+def engines(folder: Path, repeats: int) -> dict[str, Any]:
+    """Ray's two workers of one thread beside one process of two threads, by turns."""
+    make_images(folder, 1500)
+    found: dict[str, list[float]] = {"local": [], "ray": []}
+    images = {"model": SAMPLE, "gamma": 200.0, "work": "decide", "shard_size": 128}
+    for _ in range(repeats):
+        for name, how in (("local", {"threads": 2}), ("ray", {"workers": 2})):
+            speed = run(folder, **images, **how)["rows per second after it"]
+            found[name].append(round(speed, 1))
+            print(f"{name}: {speed:.1f} rows/s after the first chunk", flush=True)
+    ratios = [b / a for a, b in zip(found["local"], found["ray"], strict=True)]
+    return {"rows/s": found, "ray / local": [round(r, 3) for r in ratios],
+            "median": round(median(ratios), 3)}  # fmt: skip
+
+
+def busy(folder: Path, repeats: int) -> dict[str, Any]:
+    """The share of a local run that is solving, from beginning to end."""
+    make_images(folder, 1000)
+    images = {"model": SAMPLE, "gamma": 200.0}
+    found = {}
+    for work in ("judge", "decide", "score"):
+        shares = []
+        for _ in range(repeats):
+            got = run(folder, **images, work=work)
+            shares.append(round(got["solving"] / got["run"], 3))
+        found[work] = shares
+        print(f"{work}: {shares}", flush=True)
+    return found
+
+
+def memory(folder: Path, repeats: int) -> dict[str, Any]:
+    """Peaks over few and over many rows."""
+    found = {}
+    for rows in (100_000, 1_000_000):
+        make_rows(folder, rows)
+        got = [run(folder, work="decide", workers=2, chunk_size=1024, shard_size=4096)
+               for _ in range(repeats)]  # fmt: skip
+        found[str(rows)] = {n: round(median(g[n] for g in got)) for n in ("worker MB", "driver MB")}
+        print(rows, found[str(rows)], flush=True)
+    few, many = found.values()
+    return {**found, "ratio": {name: round(many[name] / few[name], 3) for name in few}}
+
+
+def constants(folder: Path, repeats: int) -> dict[str, Any]:
+    """What the model of throughput needs: start-up, and what each shard costs the driver."""
+    make_rows(folder, 2000)
+    got = [
+        run(folder, work="decide", workers=1, chunk_size=1, shard_size=1) for _ in range(repeats)
+    ]
+    many = median(g["rows per second after it"] for g in got)
+    local = [run(folder, work="decide", chunk_size=1, shard_size=1) for _ in range(repeats)]
+    return {
+        "seconds until the first chunk, ray": [round(g["until the first chunk"], 2) for g in got],
+        "seconds until the first chunk, local": [
+            round(g["until the first chunk"], 2) for g in local
+        ],
+        "shards of one row per second, ray, one worker": round(many, 1),
+        "shards of one row per second, local": round(
+            median(g["rows per second after it"] for g in local), 1
+        ),
+    }
+
+
+def costs(folder: Path, repeats: int) -> dict[str, Any]:
+    """Rows per second on one core, by what is done with them."""
+    make_images(folder, 1000)
+    found = {}
+    for work in ("judge", "decide", "score"):
+        got = [run(folder, model=SAMPLE, gamma=200.0, work=work) for _ in range(repeats)]
+        speed = median(g["rows per second after it"] for g in got)
+        found[work] = {
+            "rows/s": round(speed, 1),
+            "core-hours per million": round(1e6 / speed / 3600, 2),
+        }
+        print(work, found[work], flush=True)
+    return found
+
+
+PARTS: dict[str, Callable[[Path, int], dict[str, Any]]] = {
+    part.__name__: part for part in (engines, busy, memory, constants, costs)
+}
+
+
+def main() -> None:
+    """Measure a part, print it, and add it to a file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        found = PARTS[given.part](Path(folder), given.repeats)
+    result = {
+        "command": f"python -m benchmarks.scale {given.part} --repeats {given.repeats}",
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "load before and after": [round(before, 2), round(os.getloadavg()[0], 2)],
+        **found,
+    }
+    print(json.dumps(result, indent=1))
+    if given.out is not None:
+        known = json.loads(given.out.read_text("utf-8")) if given.out.exists() else {}
+        given.out.write_text(json.dumps({**known, given.part: result}, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
