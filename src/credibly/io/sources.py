@@ -8,12 +8,15 @@ from typing import Any
 
 from credibly._validation import choice, positive, whole
 from credibly.errors import FileFormatError
-from credibly.io.kinds import open_many, open_one
+from credibly.io.kinds import open_many, open_one, refuse_others
 from credibly.io.listing import expand, is_glob
 from credibly.io.pixels import Mode
 from credibly.io.places import LocalPlace, Place
+from credibly.io.saved_dataset import SavedDataset, is_saved_dataset
 from credibly.io.source import Source, Where
 from credibly.io.stores import place_of
+
+_OF_DATASETS = ("columns", "drop", "id_column", "key", "label", "mode", "scale", "size")
 
 __all__ = ["Source", "open_source", "reopen_source"]
 
@@ -38,7 +41,8 @@ def open_source(
             Parquet files, of WebDataset shards (`.tar`), or one that `datasets.save_to_disk` wrote;
             or a pattern, such as `data/*.parquet` (`**` is any folders). All of these may be in a
             store: `s3://bucket/data/*.parquet`.
-        key: which array of an `.npz` or `.safetensors` file; not needed for a single floating one.
+        key: which array of an `.npz` or `.safetensors` file, or column of a saved dataset; not
+            needed for a single one.
         columns: the numeric columns of a table that are the features, in the model's order. By
             default all but the id column, the label and the dropped ones. A model that was fitted
             on a table, or whose `Space` names its columns, takes them by name, in any order.
@@ -114,6 +118,9 @@ def _opened(
     if is_glob(where):
         root, found = expand(where)
         return open_many(where, root, found, given, limit=limit, known=known)
+    if place.is_folder() and is_saved_dataset(where):
+        refuse_others(given, _OF_DATASETS, "a saved dataset")
+        return SavedDataset(where, **given, limit=limit)
     if place.is_folder():
         return open_many(where, where, None, given, limit=limit, known=known)
     if place.facts() is None:
