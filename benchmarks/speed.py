@@ -7,7 +7,8 @@ Without a network, the embedded one. Everything is measured in one run: "bare" i
 backward by the input of the same network, without this package. Ratios within a run tell more than
 times. `--large` adds networks of 1000 classes for 224 x 224 pixels (torchvision, random weights).
 What does not fit into `--limit` seconds is left out, and said to be. Each run is appended to the
-file, so that a slowdown can be seen.
+file, and what takes a quarter more bare passes than in the last run of that network and device is
+named.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ from credibly.model.folding import folded
 ORDINARY, SOLVED, SMALL = 300, 2048, 256
 Data = tuple[nn.Module, Tensor, Tensor]
 """The network, ordinary images, and images to judge."""
+
+SLOWER = 1.25
+"""Times as many bare passes as before that are named; a busy machine changes them less."""
 
 Passes = dict[tuple[str, int], float]
 """Seconds of a bare pass, by the form of the network and the size of the batch."""
@@ -292,18 +296,33 @@ def main() -> None:
 
 
 def append(path: Path, bench: Bench, given: argparse.Namespace) -> None:
-    """Add this run to the history of a file."""
+    """Add this run to the history of a file, and say what has become slower."""
     name = torch.cuda.get_device_name() if bench.cuda else platform.processor() or "CPU"
     runs = json.loads(path.read_text("utf-8")) if path.exists() else []
-    runs.append(
-        {
-            "command": "python -m benchmarks.speed", "date": f"{datetime.now(UTC):%Y-%m-%d}",
-            "credibly": cr.__version__, "torch": torch.__version__, "device": name,
-            "threads": torch.get_num_threads(), "network": given.network and given.network.stem,
-            "rows": bench.rows,
-        }
-    )  # fmt: skip
-    path.write_text(json.dumps(runs, indent=1) + "\n", "utf-8")
+    run = {
+        "command": "python -m benchmarks.speed", "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "credibly": cr.__version__, "torch": torch.__version__, "device": name,
+        "threads": torch.get_num_threads(), "network": given.network and given.network.stem,
+        "rows": bench.rows,
+    }  # fmt: skip
+    before = [r for r in runs if all(r[key] == run[key] for key in ("device", "network"))]
+    for line in slower(before[-1]["rows"], bench.rows) if before else ():
+        print(line)
+    path.write_text(json.dumps([*runs, run], indent=1) + "\n", "utf-8")
+
+
+def slower(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """One line for each piece of work that takes more bare passes than it did."""
+    pairs = {
+        name: (before[name]["bare_passes"], row["bare_passes"])
+        for name, row in now.items()
+        if isinstance(row, dict) and "bare_passes" in row and "bare_passes" in before.get(name, {})
+    }
+    return [
+        f"slower than in the last run: {name}, {new:.2f} bare passes instead of {old:.2f}"
+        for name, (old, new) in pairs.items()
+        if new > SLOWER * old
+    ]
 
 
 if __name__ == "__main__":
