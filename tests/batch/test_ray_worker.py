@@ -7,13 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from torch import nn
 
 import credibly as cr
 from credibly.batch.engines import Engine
 from credibly.batch.ray_actor import Shipped, Worker
 from credibly.batch.ray_connection import _knock
+from credibly.io import kinds
 from credibly.io.places import LocalPlace
+from credibly.io.stores import place_of
 from tests.batch.elsewhere import MODEL, local
 from tests.batch.settings import SMALL
 
@@ -68,6 +71,29 @@ def test_a_live_model_and_a_judge_are_sent_as_they_are(clf, data, tmp_path):
     for name, engine in (("a", Sent()), ("b", "local")):
         cr.judge_file(judge, data, tmp_path / name, chunk_size=4, shard_size=8, engine=engine)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.mark.parametrize("place", ["{}/out.parquet", "memory://{}/out/"])
+def test_a_folder_of_images_is_listed_once_for_all_workers(tmp_path, monkeypatch, place):
+    pixels = np.random.default_rng(0).integers(0, 256, size=(9, 2, 2), dtype=np.uint8)
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for number, image in enumerate(pixels):
+        Image.fromarray(image).save(folder / f"{number}.png")
+    clf = cr.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).eval())
+
+    def list_no_more():
+        def refuse(*_):
+            message = "listed again"
+            raise AssertionError(message)
+
+        monkeypatch.setattr(kinds, "list_folder", refuse)
+
+    out = place.format(tmp_path)
+    cr.score(clf, folder, out, **SMALL, engine=Sent(before=list_no_more))
+    assert cr.verify_output(out).rows == 9
+    parts = place_of(f"{out.rstrip('/')}.parts")
+    assert not parts.exists() or list(parts.list()) == []
 
 
 def test_another_model_on_the_worker_is_refused(loaded, data, out, tmp_path):

@@ -23,6 +23,7 @@ from credibly.decide.judge import Judge
 from credibly.decide.judge_files import digest
 from credibly.io.fingerprints import digest_of_classifier
 from credibly.io.models import LoadedClassifier
+from credibly.io.places import Place
 from credibly.io.sources import Source, open_source
 from credibly.solve.status import Status
 from credibly.types import Progress, finite_rows
@@ -136,9 +137,9 @@ class _Verdicts(Maker):
     def table(self, read: Read) -> Table:
         return judge_chunk(self.job, read)
 
-    def packed(self) -> Packed:
+    def packed(self, home: Place) -> Packed:
         job, judge = self.job, PackedJudge.of(self.job.judge, self.loaded)
-        return _PackedVerdicts(judge, PackedSource.of(job.source), job.chunk, job.shard)
+        return _PackedVerdicts(judge, PackedSource.of(job.source, home), job.chunk, job.shard)
 
 
 @dataclass(frozen=True)

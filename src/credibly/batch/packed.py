@@ -14,8 +14,10 @@ from torch import nn
 from credibly._validation import require
 from credibly.decide.judge import Judge
 from credibly.errors import ModelError
+from credibly.io.images import INDEX
 from credibly.io.loaded import LoadedClassifier, Parts, Wanted
 from credibly.io.models import load_classifier
+from credibly.io.places import Place
 from credibly.io.sources import Source, reopen_source
 from credibly.model.classifier import Classifier
 from credibly.model.views import View
@@ -88,19 +90,42 @@ def moved(clf: Classifier, device: str | None) -> Classifier:
 
 @dataclass(frozen=True)
 class PackedSource:
-    """What another process opens a source by; one that nobody opened by name travels as it is."""
+    """What another process opens a source by; one that nobody opened by name travels as it is.
+
+    Attributes:
+        spec: what `reopen_source` takes.
+        live: the source itself.
+        index: where the list of many files was written, so that nobody lists them again.
+    """
 
     spec: dict[str, Any]
     live: Source | None
+    index: Place | None = None
 
     @staticmethod
-    def of(source: Source) -> PackedSource:
-        """Pack a source."""
-        return PackedSource(source.reopen_spec(), None if source.spec else source)
+    def of(source: Source, home: Place) -> PackedSource:
+        """Pack a source; `home` is the folder of the run, which all processes see."""
+        if not source.spec:
+            return PackedSource({}, source)
+        with tempfile.TemporaryDirectory() as folder:
+            spec = source.reopen_spec(Path(folder))
+            file = Path(folder) / INDEX
+            if not file.exists():
+                return PackedSource(spec, None)
+            (home / INDEX).upload(file)
+        return PackedSource(spec, None, home / INDEX)
 
     def open(self, clf: Classifier) -> Source:
         """Open it, with its columns in the order of the model."""
-        return (reopen_source(self.spec) if self.live is None else self.live).for_model(clf)
+        if self.live is not None:
+            return self.live.for_model(clf)
+        if self.index is None:
+            return reopen_source(self.spec).for_model(clf)
+        with tempfile.TemporaryDirectory() as folder:  # read whole, wherever it is
+            file = Path(folder) / INDEX
+            file.write_bytes(self.index.read_whole())
+            known = {**self.spec["known"], "index": str(file)}
+            return reopen_source({**self.spec, "known": known}).for_model(clf)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,9 @@ class Shipped:
     @staticmethod
     def of(work: Work) -> Shipped:
         """Pack the work."""
-        return Shipped(work.plan, work.maker.packed(), work.writer, work.watch.known())
+        return Shipped(
+            work.plan, work.maker.packed(work.writer.records), work.writer, work.watch.known()
+        )
 
     def unpack(self, device: str | None) -> Work:
         """Load the model, and see that the output can be written from here."""

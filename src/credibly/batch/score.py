@@ -22,6 +22,7 @@ from credibly.batch.shards import PROFILES
 from credibly.batch.work import Maker, Packed, Table
 from credibly.io.fingerprints import digest_of_classifier
 from credibly.io.models import LoadedClassifier
+from credibly.io.places import Place
 from credibly.io.sources import Source, open_source
 from credibly.io.streams import as_classifier
 from credibly.model.batches import check_classifier
@@ -156,10 +157,10 @@ class _Scores(Maker):
     def table(self, read: Read) -> Table:
         return solve_chunk(self.job, read)
 
-    def packed(self) -> Packed:
+    def packed(self, home: Place) -> Packed:
         own = {k: value for k, value in vars(self.job).items() if k not in ("clf", "source")}
         model = PackedModel.of(self.job.clf, self.loaded)
-        return _PackedScores(model, PackedSource.of(self.job.source), own)
+        return _PackedScores(model, PackedSource.of(self.job.source, home), own)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from credibly.batch.parts import (
 from credibly.batch.tally import add_up
 from credibly.errors import FileFormatError, OutputError
 from credibly.io.files import TEMPORARY, json_text, writing
+from credibly.io.images import INDEX
 from credibly.io.places import LocalPlace, Place
 from credibly.io.run_folder import RunFolder, as_json
 from credibly.io.store_folder import AT_ONCE, json_at
@@ -294,7 +295,7 @@ def settings_of_folder(kind: Format) -> dict[str, Any]:
     return {
         "kind": kind.name,
         "version": kind.version,
-        "parts": (PARTS, "part-*.json", STATUS),
+        "parts": (PARTS, "part-*.json", STATUS, INDEX),
         "restart": "drop its rows with resume=False (--restart)",
     }
 

@@ -12,6 +12,7 @@ from typing import Any
 from credibly.batch.overlap import WriteBehind, read_ahead
 from credibly.batch.parts import PartWriter, Record
 from credibly.batch.rows import Read, Rows, read_rows
+from credibly.io.places import Place
 from credibly.io.source import Watch
 
 Table = Any
@@ -30,8 +31,8 @@ class Maker(ABC):
         """Return the table of a chunk that was read."""
 
     @abstractmethod
-    def packed(self) -> Packed:
-        """Return the same for another process."""
+    def packed(self, home: Place) -> Packed:
+        """Return the same for another process; `home` is the folder of the run."""
 
 
 class Packed(ABC):
