@@ -71,7 +71,7 @@ def test_the_demo_says_how_often_overturning_helps_and_how_often_it_harms(demo):
         corrected += before != after == int(truth)
         harmed += after != before == int(truth)
     page = " ".join((out / "index.html").read_text("utf-8").split())
-    assert lost > harmed > 0, "nothing to count"
+    assert lost >= harmed > 0, "nothing to count"
     assert f"ahead on {lost} of the 40 images; on {corrected} of them" in page.replace("&#39;", "'")
     assert f"and on {harmed} the network" in page
 

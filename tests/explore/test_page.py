@@ -59,8 +59,9 @@ def test_columns_labels_and_details_are_those_of_the_judgement(found):
     for name in ("trust", "p_outlier", "p_wrong"):
         ours = torch.tensor([float("nan") if v is None else v for v in columns[name]]).double()
         torch.testing.assert_close(ours, getattr(found, name), equal_nan=True, rtol=1e-6, atol=0)
-    assert len(data["details"]) == 3
-    for row, about in data["details"].items():
+    solved = {row: about for row, about in data["details"].items() if "classes" in about}
+    assert len(solved) == 3
+    for row, about in solved.items():
         profile = found.profile_of(int(row))
         assert [one["name"] for one in about["classes"]] == ["a", "b", "c"]
         after = [one["after"] for one in about["classes"]]
@@ -73,10 +74,29 @@ def test_columns_labels_and_details_are_those_of_the_judgement(found):
 
 
 def test_details_are_spread_over_the_verdicts_from_the_least_trusted(found):
-    data = data_of(found.explore(details=2).html)
-    verdicts = {str(found.verdicts[int(row)]) for row in data["details"]}
-    assert len(verdicts) == 2
+    details = data_of(found.explore(details=2).html)["details"]
+    verdicts = [str(found.verdicts[int(row)]) for row in details if "classes" in details[row]]
+    assert len(set(verdicts)) == len(verdicts) == 2
     assert data_of(found.explore(details=0).html)["details"] == {}
+
+
+def test_other_inputs_are_shown_alone_as_far_as_there_is_room(found, monkeypatch):
+    details = data_of(found.explore(details=2).html)["details"]
+    alone = {int(row): about for row, about in details.items() if "classes" not in about}
+    assert len(alone) == int(found.trust.isfinite().sum()) - 2
+    for row, about in alone.items():
+        x = found.inputs.variable_of(row).values[0]  # noqa: PD011  # of a Variable
+        shown = [column["before"] for column in about["input"]["columns"]]
+        assert shown == pytest.approx(x.tolist())
+        assert [column["name"] for column in about["input"]["columns"]] == list("wxyz")
+        assert {column["after"] for column in about["input"]["columns"]} == {None}
+        assert "not that of this one" in about["title"]
+    monkeypatch.setattr("credibly.explore.detail.ROOM", 1000)
+    some = data_of(found.explore(details=2).html)["details"]
+    least = sorted(alone, key=lambda row: float(found.trust[row]))
+    left = {int(row) for row, about in some.items() if "classes" not in about}
+    assert left == set(least[: len(left)])
+    assert 0 < len(left) < len(alone)
 
 
 def test_nearest_ordinary_inputs_are_the_nearest():

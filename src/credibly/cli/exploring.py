@@ -11,10 +11,10 @@ from typing import Any
 from credibly._extras import require_table_extra
 from credibly._validation import require
 from credibly.cli import options as o
-from credibly.decide.exploring import Words, detail_of, facts, tokens_of
+from credibly.decide.exploring import ALONE, Words, detail_of, facts, tokens_of
 from credibly.decide.judge import Judge
 from credibly.errors import FileFormatError
-from credibly.explore.detail import Found, input_alone
+from credibly.explore.detail import Found, Inputs, input_alone, inputs_alone
 from credibly.explore.marking import MarkStore
 from credibly.explore.page import render
 from credibly.explore.server import Explored, Server
@@ -124,14 +124,18 @@ class Given:
         names = self.file.schema_arrow.names
         return [name for name in names if name not in OWN and not name.startswith("signal.")][:6]
 
+    @property
+    def features(self) -> Features:
+        """The names of columns that the file of inputs knows."""
+        columns = getattr(self.source, "columns", None)
+        return Features(None if columns is None else tuple(map(str, columns)))
+
     def detail(self, row: int) -> Found:
         """Describe one row: with a Judge by a profile that is solved now, else only the input."""
         assert self.source is not None  # noqa: S101  # else it is not called
         x = self.source.read(row, row + 1)[1]
         if self.judge is None:
-            columns = getattr(self.source, "columns", None)
-            features = Features(None if columns is None else tuple(map(str, columns)))
-            return input_alone(x[0], features)
+            return input_alone(x[0], self.features)
         clf = self.judge.examiner.clf
         found = self.judge(x.to(device=clf.device, dtype=clf.dtype), keep=True)
         about = detail_of(found, 0, words=self._words_of(found))
@@ -192,6 +196,16 @@ def server_of(given: Given, port: int) -> Server:
     return Server(Explored(given.verdicts, given.rows, given.facts(), detail, marks), port)
 
 
+def _alone(given: Given) -> Inputs:
+    """The inputs as the file has them, as many as a page has room for."""
+    if given.source is None:
+        return {}
+    source, size = given.source, 256
+    parts = ((start, source.read(start, start + size)[1]) for start in range(0, given.rows, size))
+    rows = ((start + k, x) for start, part in parts for k, x in enumerate(part))
+    return inputs_alone(rows, given.features, "" if given.judge is None else ALONE)
+
+
 def write_page(given: Given, out: Path, details: int) -> int:
     """Write the rows as one page; returns its size in bytes."""
     require(
@@ -208,7 +222,10 @@ def write_page(given: Given, out: Path, details: int) -> int:
         **given.facts(),
         "rows": given.rows,
         "columns": columns_of(frame.drop(columns=["class", "accepted"], errors="ignore")),
-        "details": {row: given.detail(row) for row in chosen},
+        "details": {
+            **(_alone(given) if chosen else {}),
+            **{row: given.detail(row) for row in chosen},
+        },
     }
     if chosen:
         data["advice_detail"] = f"The page shows {len(chosen)} inputs in full, the least trusted."

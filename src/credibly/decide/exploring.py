@@ -14,7 +14,7 @@ from credibly._validation import require
 from credibly.decide.verdict import Verdict
 from credibly.errors import CrediblyError
 from credibly.explore import drawing
-from credibly.explore.detail import Found, detail
+from credibly.explore.detail import Found, Inputs, detail, inputs_alone
 from credibly.explore.page import Explorer, render
 from credibly.explore.table import columns_of
 from credibly.model.batches import column_names
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 NEAREST = 3
 """Ordinary inputs that are shown beside an input."""
+
+ALONE = "This page has the counterfactuals of the least trusted inputs only, not that of this one."
+"""Below an input whose counterfactual is not part of the page."""
 
 SHOWN = 6
 """Columns of an ordinary row that are shown."""
@@ -62,14 +65,14 @@ def explore(
         frame[str(name)] = list(values)
     chosen = [] if found.inputs is None else _chosen(found, details)
     profiles = {} if found.inputs is None else found.inputs.profiles_of(chosen)
+    shown = {} if found.inputs is None else _alone(found, set(chosen))
+    shown |= {row: detail_of(found, row, words=words, profile=profiles.get(row)) for row in chosen}
     data = {
         **facts(found.shares_right, title),
         "rows": len(found),
         "columns": columns_of(frame.drop(columns=["class", "accepted"])),
         "extra": [name for name in columns if name != "label"],
-        "details": {
-            row: detail_of(found, row, words=words, profile=profiles.get(row)) for row in chosen
-        },
+        "details": shown,
         "advice_detail": "The page holds the inputs of some rows only: pass details= for more."
         if chosen
         else "The inputs were not kept: judge a single batch, or pass keep=True.",
@@ -101,6 +104,21 @@ def _chosen(found: Judgement, details: int) -> list[int]:
         for group in groups.values():
             picked += [group.pop(0)] if group and len(picked) < details else []
     return picked
+
+
+def _alone(found: Judgement, solved: set[int]) -> Inputs:
+    """The other inputs, as they are; nothing is solved for them. The least trusted first."""
+    assert found.inputs is not None  # noqa: S101  # the caller looked
+    order = found.trust.nan_to_num(-torch.inf).argsort(stable=True).tolist()
+    others = [row for row in order if row in found.inputs.rows and row not in solved]
+    if not others or not solved:
+        return {}
+    first = found.inputs.variable_of(others[0])
+    if first is None or isinstance(first, AtModule):  # what moves is not the input
+        return {}
+    kept = ((row, found.inputs.variable_of(row)) for row in others)
+    rows = ((row, variable.values[0]) for row, variable in kept if variable is not None)
+    return inputs_alone(rows, features_of(first), ALONE)
 
 
 def detail_of(

@@ -218,6 +218,7 @@ class Judgement:
             labels: true classes (N,), to show how often the answers are right.
             details: inputs shown in full, with x+ and the nearest ordinary inputs: the least
                 trusted ones of each verdict in turn. Each needs a profile, which is solved now.
+                Others are shown as they are, as far as there is room; 0 shows none.
             words: of each text, or a function from the number of a text to its words.
             columns: more columns by name, each with N values, such as where an input comes from.
             title: of the page.

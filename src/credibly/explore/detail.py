@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from credibly.explore import drawing
+from credibly.explore.page import as_json
 from credibly.plot.view import Features, View, as_picture, as_signal
 from credibly.profile.profile import Profile
 
@@ -20,6 +21,12 @@ MOST_POINTS = 600
 
 Found = dict[str, Any]
 """What the page reads as JSON."""
+
+Inputs = dict[int, Found]
+"""The same by row."""
+
+ROOM = 2_000_000
+"""Characters of a page that inputs without a counterfactual may take."""
 
 
 def detail(
@@ -67,6 +74,25 @@ def input_alone(x: Tensor, features: Features | None = None) -> Found:
     else:
         shown = {"kind": "other", "sentence": f"{x.numel()} numbers in the shape {tuple(x.shape)}."}
     return {"input": shown}
+
+
+def inputs_alone(rows: Iterable[tuple[int, Tensor]], features: Features, title: str) -> Inputs:
+    """Inputs by row without their counterfactuals, as many as a page has room for.
+
+    Args:
+        rows: number and input, the most important first.
+        features: names and scales of the columns of a table.
+        title: what is said below each.
+    """
+    found: Inputs = {}
+    room = ROOM
+    for row, x in rows:
+        about = input_alone(x, features) | {"title": title}
+        room -= len(as_json(about))
+        if room < 0 or about["input"]["kind"] == "other":
+            break
+        found[row] = about
+    return found
 
 
 def _input(view: View, words: Sequence[str] | None) -> Found:

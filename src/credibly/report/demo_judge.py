@@ -24,7 +24,7 @@ from credibly.study.corruptions import Corruption
 from credibly.types import CPU
 
 RATE, ORDINARY, SHOWN = 0.01, 400, 300
-DETAILS = 200
+DETAILS = 100
 """Images that the explorer shows in full."""
 
 LABELLED = ("ordinary", "noisy", "blurred", "attacked")

@@ -108,7 +108,7 @@ class DemoResults:
     """What the demo computed: a profile for each gamma, the true classes, and the time it took.
 
     Attributes:
-        profiles: by gamma.
+        profiles: by gamma; those of the main one are of all images.
         gamma: the one that most of the page is about.
         labels: true classes (n,).
         seconds: by gamma.
@@ -129,6 +129,12 @@ class DemoResults:
     def profile(self) -> Profile:
         """The profile at the main gamma."""
         return self.profiles[self.gamma]
+
+    @property
+    def compared(self) -> dict[float, Profile]:
+        """The profiles of the images that were solved with every gamma."""
+        count = min(len(profile) for profile in self.profiles.values())
+        return {gamma: profile[slice(count)] for gamma, profile in self.profiles.items()}
 
     @property
     def predicted(self) -> Tensor:
@@ -208,7 +214,7 @@ def pictures(results: DemoResults) -> dict[str, bytes]:
         "judge": demo_judge.figure_of(results.judged),
         "example": draw(View.of(profile, results.example(), names)),
         "sorted": sorted_profiles(profile),
-        "trade_off": trade_off(results.profiles),
+        "trade_off": trade_off(results.compared),
         "coverage": coverage(results.curves()),
     }
     for name, rows in zip(("most", "least"), results.extremes(), strict=True):
