@@ -161,7 +161,7 @@ class Solver(threading.Thread):
     def _share_out(self, jobs: list[Job], columns: Columns, again: list[bool]) -> None:
         """To each job its rows; those that need a profile go on."""
         given: Given = []
-        first, total = 0, len(again)
+        first, total, settled = 0, len(again), list[Columns]()
         for job in jobs:
             stop = first + len(job)
             own = part_of(columns, first, stop) if len(jobs) > 1 else columns
@@ -173,9 +173,12 @@ class Solver(threading.Thread):
             if todo and not job.dropped:
                 own["complete"] = [row not in todo for row in range(len(job))]
                 self.pending.append(Pending(job, own, todo, total))
+                own = joined([own])  # a copy: the solver goes on to change its own
+            else:
+                settled.append(own)
             given.append((job.first, _answer(job, own, total)))
-            if not todo:
-                self.hooks.answered(own)
+        if settled:
+            self.hooks.answered(columns if len(settled) == len(jobs) else joined(settled))
         self._post(given)
 
     def _slice(self) -> None:
@@ -205,8 +208,9 @@ class Solver(threading.Thread):
             self.pending = [p for p in self.pending if p not in done]
             for pending in done:
                 self.hooks.answered(pending.columns)
-            self._post([(p.job.last, _answer(p.job, p.columns, p.batch, p.explained))
-                        for p in done])  # fmt: skip
+            self._post(
+                [(p.job.last, _answer(p.job, p.columns, p.batch, p.explained)) for p in done]
+            )
 
     def _chosen(self) -> list[tuple[Pending, int]]:
         """Rows that are alike, as many as a slice has time for."""
@@ -282,9 +286,7 @@ class Solver(threading.Thread):
 def _answer(
     job: Job, columns: Columns, batch: int, explained: dict[int, Explained] | None = None
 ) -> Answer:
-    """A copy: the solver may still change the columns of a job that waits for profiles."""
-    own = {name: list(values) for name, values in columns.items()}
-    return Answer(own, explained or {}, time.monotonic() - job.entered, batch)
+    return Answer(columns, explained or {}, time.monotonic() - job.entered, batch)
 
 
 def _settle(answers: Given, broken: list[tuple[asyncio.Future[Answer], Exception]]) -> None:
