@@ -48,10 +48,12 @@ import credibly as cr
 given = json.loads(sys.argv[1])
 torch.set_num_threads(given["threads"])
 begun, first = time.monotonic(), None
+def shards(share):
+    return share * report.rows / given["shard_size"]
 def see(share):
     global first
     if share > 0 and first is None:
-        first = (time.monotonic(), share)
+        first = (time.monotonic(), share, time.process_time())
 engine = "local"
 if given["workers"]:
     engine = cr.ray.Ray(workers=given["workers"])
@@ -70,6 +72,8 @@ state = json.load(open("status.json"))
 print(json.dumps({
     "rows": report.rows, "seconds": ended - begun, "until the first chunk": first[0] - begun,
     "rows per second after it": report.rows * (1 - first[1]) / (ended - first[0]),
+    "seconds after it": ended - first[0], "share after it": 1 - first[1],
+    "CPU after it": time.process_time() - first[2], "shards after it": shards(1 - first[1]),
     "solving": state["seconds_solving"], "run": state["seconds"], "driver MB": peak,
 }))
 """
@@ -169,23 +173,25 @@ def memory(folder: Path, repeats: int) -> dict[str, Any]:
 
 
 def constants(folder: Path, repeats: int) -> dict[str, Any]:
-    """What the model of throughput needs: start-up, and what each shard costs the driver."""
-    make_rows(folder, 2000)
-    got = [
-        run(folder, work="decide", workers=1, chunk_size=1, shard_size=1) for _ in range(repeats)
-    ]
-    many = median(g["rows per second after it"] for g in got)
-    local = [run(folder, work="decide", chunk_size=1, shard_size=1) for _ in range(repeats)]
-    return {
-        "seconds until the first chunk, ray": [round(g["until the first chunk"], 2) for g in got],
-        "seconds until the first chunk, local": [
-            round(g["until the first chunk"], 2) for g in local
-        ],
-        "shards of one row per second, ray, one worker": round(many, 1),
-        "shards of one row per second, local": round(
-            median(g["rows per second after it"] for g in local), 1
-        ),
-    }
+    """What a model of throughput needs: start-up, and what a shard costs beside its rows."""
+    make_rows(folder, 300)
+    tiny = {"work": "decide", "chunk_size": 1, "shard_size": 1}
+    found = {}
+    for name, workers in (("ray", 1), ("local", 0)):
+        got = [run(folder, **tiny, workers=workers) for _ in range(repeats)]
+        beside = [
+            (g["seconds after it"] - g["solving"] * g["share after it"]) / g["shards after it"]
+            for g in got
+        ]
+        found[name] = {
+            "seconds until the first chunk": [round(g["until the first chunk"], 2) for g in got],
+            "seconds per shard beside solving": [round(seconds, 4) for seconds in beside],
+        }
+        if workers:  # of one process it is solving, too
+            cpu = [g["CPU after it"] / g["shards after it"] for g in got]
+            found[name]["CPU seconds of the driver per shard"] = [round(c, 4) for c in cpu]
+        print(name, found[name], flush=True)
+    return found
 
 
 def costs(folder: Path, repeats: int) -> dict[str, Any]:

@@ -52,8 +52,8 @@ class Setting:
     rows: int = 100_000_000
     shard: int = 4096
     speed: float = 537.0
-    per_shard: float = 0.1
-    driver: float = 0.003
+    per_shard: float = 0.02
+    driver: float = 0.002
     start: float = 30.0
     restart: float = 90.0
     failures: float = 0.0
