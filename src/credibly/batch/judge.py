@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from credibly.batch.packed import PackedJudge, PackedSource
 from credibly.batch.parts import Format, as_table
 from credibly.batch.ray_engine import EngineLike, as_engine
 from credibly.batch.report import JudgeReport, read_verdicts
-from credibly.batch.rows import Read, Rows, first_rows, work_on
+from credibly.batch.rows import Read, Rows, faster, first_rows, work_on
 from credibly.batch.run import Output, Run, check_sizes
 from credibly.batch.tally import FAILED, JUDGED, OUTSIDE, UNREADABLE
 from credibly.batch.work import Maker, Packed, Table
@@ -134,8 +134,16 @@ class _Verdicts(Maker):
     def rows(self) -> Rows:
         return self.job
 
+    @cached_property
+    def quick(self) -> JudgeJob:
+        """The same with a faster copy of the model, where that is worth it."""
+        clf, judge = faster(self.job), self.job.judge
+        if clf is self.job.clf:
+            return self.job
+        return replace(self.job, clf=clf, judge=replace(judge, examiner=judge.examiner.on(clf)))
+
     def table(self, read: Read) -> Table:
-        return judge_chunk(self.job, read)
+        return judge_chunk(self.quick, read)
 
     def packed(self, home: Place) -> Packed:
         job, judge = self.job, PackedJudge.of(self.job.judge, self.loaded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -46,6 +46,11 @@ class Examiner:
     top: int | None
     chunk_size: int
     views: tuple[View, ...] = ()
+
+    def on(self, clf: Classifier) -> Examiner:
+        """The same asked of another copy of the model, such as a faster one."""
+        hidden = None if self.hidden is None else LastHidden.of(clf, self.hidden.name)
+        return replace(self, clf=clf, hidden=hidden)
 
     def variables(self, data: Any) -> Iterator[tuple[Variable, Batch]]:
         """What is asked about, in chunks, from anything that holds inputs."""
