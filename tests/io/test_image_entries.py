@@ -9,7 +9,7 @@ from PIL import Image
 from torch import nn
 
 import credibly as cr
-from credibly.io import images
+from credibly.io import pixels
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links, pipes and names of POSIX")
 
@@ -94,4 +94,4 @@ def test_a_folder_that_may_not_be_entered_is_no_file(monkeypatch):
         raise PermissionError
 
     monkeypatch.setattr(Path, "is_file", refuse)
-    assert not images._is_plain(Path("some.png"))
+    assert not pixels.is_plain(Path("some.png"))
