@@ -5,6 +5,8 @@ import os
 from contextlib import contextmanager
 from unittest.mock import patch
 
+import httpx
+
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "somebody",
     "AWS_SECRET_ACCESS_KEY": "secret",
@@ -15,7 +17,10 @@ ENVIRONMENT = {
 
 @contextmanager
 def s3_server(*buckets):
-    """Serve empty buckets, and let the environment name the server."""
+    """Serve empty buckets, and let the environment name the server.
+
+    All servers of a process share what they hold, so it is dropped first: one at a time.
+    """
     from moto.server import ThreadedMotoServer
     from pyarrow import fs
 
@@ -24,6 +29,7 @@ def s3_server(*buckets):
     server.start()
     try:
         url = "http://{}:{}".format(*server.get_host_and_port())
+        httpx.post(f"{url}/moto-api/reset").raise_for_status()
         with patch.dict(os.environ, {**ENVIRONMENT, "AWS_ENDPOINT_URL": url}):
             system = fs.S3FileSystem(endpoint_override=url, allow_bucket_creation=True)
             for bucket in buckets:
