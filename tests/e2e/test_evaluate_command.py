@@ -115,7 +115,8 @@ def test_a_run_that_is_killed_goes_on_and_ends_with_the_same_result(folder, caps
         "alarms.json",
     }  # fmt: skip
     page = (out / "index.html").read_text("utf-8")
-    assert page.count('src="data:image/png;base64,') == 3
+    assert page.count('src="data:image/png;base64,') == 4
+    assert page.index("What a Judge says") < page.index("What to use")
     alarms = (out / "alarms.json").read_bytes()
     assert credibly(*command, "killed") == 0  # once more: counted already
     assert (out / "alarms.json").read_bytes() == alarms

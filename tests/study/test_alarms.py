@@ -9,7 +9,7 @@ from torch import nn
 import credibly as cr
 from credibly.cli.evaluation import read_alarms
 from credibly.metrics import Interval
-from credibly.report.alarms import advice_on_alarms, alarms_table
+from credibly.report.alarms import advice_on_alarms, alarms_figure, alarms_table
 from credibly.study import InputSet
 from credibly.study.alarms import Alarms, count_alarms, share_with_interval, threshold
 from tests.reference import models
@@ -88,3 +88,21 @@ def test_wilsons_interval_and_the_threshold():
 def test_a_model_without_hidden_layers_is_judged_too():
     net = nn.Linear(8, 3).double().eval()
     assert count_alarms(cr.Classifier(net), sets()) is not None
+
+
+def test_the_picture_has_a_bar_for_each_set_and_method(found):
+    figure = alarms_figure(found.shares)
+    panel = figure.axes[0]
+    heights = [patch.get_height() for patch in panel.patches]
+    expected = [
+        100 * found.shares[kind][name].value for name in found.passes for kind in found.shares
+    ]
+    assert heights == pytest.approx(expected)
+    assert [text.get_text() for text in panel.get_legend().get_texts()] == list(found.passes)
+    assert panel.get_xticklabels()[0].get_text() == next(iter(found.shares)).replace(" ", "\n")
+
+
+def test_no_share_is_less_than_nothing():
+    nothing = Interval(0.0, -1e-9, 0.04)
+    alarms = Alarms(0.01, 100, {"ordinary": {"Judge": nothing}}, {"Judge": 1.0})
+    assert alarms_table(alarms).rows[0][1] == "0 [0, 4]"

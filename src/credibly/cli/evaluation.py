@@ -232,9 +232,9 @@ class EvaluationRun:
             with show_progress("intervals", len(rows), "sets with intervals") as tick:
                 result = summarise(rows, resamples=resamples, settings=settings, progress=tick)
             result.save(out, ids=self._ids())
-            with whole_file(out / "index.html") as place:
-                place.write_text(study_page(result), encoding="utf-8")
             alarms = self._alarms(folder)
+            with whole_file(out / "index.html") as place:
+                place.write_text(study_page(result, alarms), encoding="utf-8")
         view = StudyView(result)
         tables = [what_to_use(view), accuracies(view)]
         if alarms is None:

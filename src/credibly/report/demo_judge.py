@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from credibly.attacks.pgd import PGD
@@ -17,7 +16,6 @@ from credibly.decide.verdict import Verdict
 from credibly.explore.page import Explorer
 from credibly.metrics.intervals import Interval
 from credibly.model.classifier import Classifier
-from credibly.plot import style
 from credibly.report.tables import Table, number
 from credibly.study.alarms import share_with_interval, threshold
 from credibly.study.corruptions import Corruption
@@ -31,7 +29,6 @@ LABELLED = ("ordinary", "noisy", "blurred", "attacked")
 """Kinds of images that still show their class."""
 
 METHODS = ("Judge", "energy", "softmax")
-COLORS = (style.PROFILE, style.THIRD, style.SOFTMAX)
 
 
 @dataclass(frozen=True)
@@ -117,25 +114,3 @@ def verdicts_table(demo: JudgeDemo) -> Table:
     columns = ["images", *map(str, words), "energy", "softmax", "passes"]
     title = f"Verdicts at {RATE:.0%} of false alarms, and alarms by energy and softmax at the same"
     return Table(rows, columns, title)
-
-
-def figure_of(demo: JudgeDemo) -> Figure:
-    """Catch rates with intervals: one group of bars per kind, one bar per method."""
-    figure, (panel,) = style.panels(1, width=7.6, height=3.6)
-    for number_, (name, color) in enumerate(zip(METHODS, COLORS, strict=True)):
-        found = [demo.caught[kind][name] for kind in demo.caught]
-        places = [k + 0.27 * (number_ - 1) for k in range(len(found))]
-        values = [100 * interval.value for interval in found]
-        errors = [
-            [100 * max(0.0, interval.value - interval.low) for interval in found],
-            [100 * max(0.0, interval.high - interval.value) for interval in found],
-        ]
-        panel.bar(
-            places, values, 0.25, color=color, label=name, yerr=errors,
-            error_kw={"elinewidth": 0.8, "ecolor": style.QUIET},
-        )  # fmt: skip
-    panel.set_xticks(range(len(demo.caught)), [kind.replace(" ", "\n") for kind in demo.caught])
-    style.tidy(panel, y="called not ordinary (%)")
-    panel.set_ylim(0, 105)
-    style.legend(panel)
-    return figure

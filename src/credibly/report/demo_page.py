@@ -16,6 +16,7 @@ from credibly.plot.one_sample import draw
 from credibly.plot.view import View
 from credibly.profile.profile import Profile
 from credibly.report import demo_judge, page
+from credibly.report.alarms import alarms_figure
 from credibly.report.demo_judge import JudgeDemo
 from credibly.report.tables import Table
 
@@ -211,7 +212,7 @@ def pictures(results: DemoResults) -> dict[str, bytes]:
     profile = results.profile
     names = tuple(profile.class_name(k) for k in range(profile.credibility.shape[1]))
     drawn = {
-        "judge": demo_judge.figure_of(results.judged),
+        "judge": alarms_figure(results.judged.caught),
         "example": draw(View.of(profile, results.example(), names)),
         "sorted": sorted_profiles(profile),
         "trade_off": trade_off(results.compared),

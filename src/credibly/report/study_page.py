@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from credibly.decide.scores import SCORES
 from credibly.plot import style
 from credibly.report import page, study_figures
+from credibly.report.alarms import advice_on_alarms, alarms_figure, alarms_table
 from credibly.report.study_view import (
     DEFAULT,
     FEWEST,
@@ -23,6 +24,7 @@ from credibly.report.study_view import (
     mean,
 )
 from credibly.report.tables import Table, number, with_interval
+from credibly.study.alarms import Alarms
 from credibly.study.study_result import SetResult, StudyResult
 
 
@@ -136,17 +138,22 @@ MOST_COLUMNS = 7
 """Sets in one table; more do not fit the page."""
 
 
-def study_page(result: StudyResult) -> str:
+def study_page(result: StudyResult, alarms: Alarms | None = None) -> str:
     """The whole page as HTML, which loads nothing from elsewhere; without rows it has no curves."""
     view = StudyView(result)
+    images = pictures(view)
+    if alarms is not None:
+        images["alarms"] = style.png(alarms_figure(alarms.shares))
     other = view.ordinary.most_credible
     systems = [(name, view.ordinary.failures[name]) for name in view.ranked]
     return page.render(
         "study_page.html.j2",
-        pictures(view),
+        images,
         title="Which score to trust",
         result=result,
         view=view,
+        alarms=alarms, caught=None if alarms is None else alarms_table(alarms),
+        build=[] if alarms is None else advice_on_alarms(alarms),
         findings=findings(view), what_to_use=what_to_use(view), accuracies=accuracies(view),
         systems=[*systems, *([("most credible class, by ratio", other)] if other else [])],
         settings=Table.of_facts(result.settings),
