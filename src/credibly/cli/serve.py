@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SWITCH = 0.002
 """Seconds for which one thread may keep the others waiting; Python's own are 0.005."""
 
-PACKAGES = ("fastapi", "uvicorn", "prometheus_client", "multipart", "PIL.Image")
+PACKAGES = ("fastapi", "uvicorn", "prometheus_client", "python_multipart", "PIL.Image")
 
 
 def _limit(help: str, **more: Any) -> Any:  # noqa: A002  # typer's word

@@ -16,7 +16,8 @@ from starlette.types import ASGIApp
 
 from credibly.serve import openapi, protocol
 from credibly.serve.answers import Answer, cleaned
-from credibly.serve.bodies import Held, check_kind, files_of, gone_of
+from credibly.serve.bodies import Held, check_kind, gone_of
+from credibly.serve.forms import files_of
 from credibly.serve.gate import GONE, Gate
 from credibly.serve.intake import flag, parsed
 from credibly.serve.metrics import KIND
@@ -48,6 +49,7 @@ def create_app(
     app.add_exception_handler(RefusedError, _refused)
     app.add_exception_handler(GoneError, _gone)
     app.add_exception_handler(Exception, _failed)
+    openapi.name_model(app.openapi(), service.settings.name)
     return Gate(app, service, token, hosts)
 
 
@@ -168,7 +170,7 @@ def _add_judge(app: FastAPI, service: Service) -> None:
         wants = {name: _switch(name, query.get(name)) for name in ("profile", "counterfactual")}
         with Held(service) as held:
             content = await held.read(request)
-            rows, more = await _rows_of(request, content, service)
+            rows, more = _rows_of(request, content, service)
             del content
         wants = {name: value or flag(more, name) for name, value in wants.items()}
         needed = any(wants.values())
@@ -182,7 +184,7 @@ def _switch(name: str, value: str | None) -> bool:
     return value == "true"
 
 
-async def _rows_of(request: Request, content: bytes, service: Service) -> tuple[Any, Any]:
+def _rows_of(request: Request, content: bytes, service: Service) -> tuple[Any, Any]:
     """The rows in a body, and what else it says."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     check_kind(kind, KINDS)
@@ -194,8 +196,8 @@ async def _rows_of(request: Request, content: bytes, service: Service) -> tuple[
         key = request.query_params.get("key")
         return intake.of_numpy(content, ARRAYS[kind], key), {}
     if kind == "multipart/form-data":
-        files = await files_of(request, content, service.settings.rows)
-        return intake.of_images(files), {}
+        whole = request.headers.get("content-type", "")
+        return intake.of_images(files_of(whole, content, service.settings.rows)), {}
     return intake.of_images([content]), {}
 
 

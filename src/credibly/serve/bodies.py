@@ -9,11 +9,9 @@ from http import HTTPStatus
 from typing import Any, Self
 
 from fastapi import Request
-from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
-from credibly.serve.refusal import RefusedError, refused, too_large
+from credibly.serve.refusal import RefusedError, too_large
 from credibly.serve.service import GoneError, Service
 
 PATIENCE = 30.0
@@ -88,28 +86,6 @@ def gone_of(request: Request) -> Callable[[], Any]:
             pass
 
     return gone
-
-
-async def files_of(request: Request, content: bytes, most: int) -> list[bytes]:
-    """The files of a form, in memory."""
-
-    async def stream() -> Any:
-        yield content
-
-    parser = MultiPartParser(request.headers, stream(), max_files=most, max_fields=16)
-    parser.spool_max_size = len(content) + 1  # nothing of a form is written to the disk
-    try:
-        form = await parser.parse()
-        files = [
-            await part.read() for _, part in form.multi_items() if isinstance(part, UploadFile)
-        ]
-        await form.close()
-    except (MultiPartException, ValueError, LookupError, AttributeError, KeyError) as error:
-        remedy = "Send multipart/form-data with files, as curl --form file=@image.png does."
-        raise refused(
-            "body", "a form", "something that cannot be read as a form", remedy
-        ) from error
-    return files
 
 
 def check_kind(kind: str, known: Sequence[str]) -> None:

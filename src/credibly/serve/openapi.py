@@ -192,10 +192,17 @@ def judge(intake: Intake) -> dict[str, Any]:
 def infer(intake: Intake) -> dict[str, Any]:
     """Of `/v2/models/{name}/infer`."""
     kind = "INT64" if intake.whole else "FP32"
+    size: Schema = {"type": "integer", "minimum": 1, "maximum": 1 << 31}
+    shape = {**_list(size), "minItems": 2, "maxItems": 16}
+    given = _object(
+        {**_TENSOR["properties"], "name": {"enum": [INPUT]}, "shape": shape,
+         "datatype": {"enum": [kind]}},
+        ["name", "datatype", "shape"],
+    )  # fmt: skip
     output = _object({"name": {"enum": [*PLAIN, *OF_PROFILE]}, "parameters": {"type": "object"}},
                      ["name"])  # fmt: skip
     schema = _object(
-        {"id": _TEXT, "inputs": {**_list(_TENSOR), "minItems": 1, "maxItems": 1},
+        {"id": _TEXT, "inputs": {**_list(given), "minItems": 1, "maxItems": 1},
          "outputs": _list(output), "parameters": {"type": "object"}},
         ["inputs"],
     )  # fmt: skip
@@ -219,3 +226,12 @@ def infer(intake: Intake) -> dict[str, Any]:
             "parameters": [_DEADLINE, _LENGTH],
         },
     }
+
+
+def name_model(description: dict[str, Any], name: str) -> None:
+    """Say in a whole description which model there is; it is kept by the application."""
+    for place in description["paths"].values():
+        for operation in place.values():
+            for parameter in operation.get("parameters", []):
+                if parameter["in"] == "path":
+                    parameter["schema"]["enum"] = [name]
