@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEVICE ?= cpu
 
-.PHONY: help demo test lint types coverage fuzz bench paper paper-small docs clean explorer web
+.PHONY: help demo test lint types coverage fuzz lowest bench paper paper-small docs clean explorer web
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
@@ -41,6 +41,9 @@ web:
 # make fuzz [SECONDS=60] [SEED=0]
 fuzz: $(INSTALLED) ## look for what breaks the package: SECONDS=60 SEED=0, see docs/how-to/fuzzing.md
 	$(BIN)/python -m fuzz --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0)
+
+lowest: $(INSTALLED) ## install the lowest supported versions beside, and test with them
+	$(BIN)/python -m tests.lowest
 
 bench: $(INSTALLED) ## passes and time of the solvers on the embedded network
 	$(BIN)/python -m benchmarks.solvers

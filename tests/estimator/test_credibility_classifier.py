@@ -251,7 +251,7 @@ def test_a_missing_value_is_named_with_its_row_and_column():
     expected = "row 3, column 1; row 8, column 0; row 8, column 2; and 2 more places"
     assert expected in caught.value.got
     names = list("abcd")
-    table = pd.DataFrame(X, columns=names)
+    table = pd.DataFrame(X.copy(), columns=names)
     named = cr.CredibilityClassifier(LogisticRegression(max_iter=500), gamma=1.0).fit(table, Y)
     table.loc[5, "c"] = np.inf
     with pytest.raises(cr.errors.InvalidArgumentError, match="row 5, column 'c'"):

@@ -1,5 +1,7 @@
 """Small models with known properties, all in float64."""
 
+import inspect
+
 import torch
 from torch import nn
 
@@ -8,6 +10,12 @@ import credibly as cr
 
 def generator(seed):
     return torch.Generator().manual_seed(seed)
+
+
+def known_settings(kind, **settings):
+    """Those of the settings that the installed version of a library has."""
+    names = inspect.signature(kind).parameters
+    return {name: value for name, value in settings.items() if name in names}
 
 
 def affine(features=6, classes=4, seed=0, scale=2.0):

@@ -32,6 +32,7 @@ from sklearn.svm import SVC, LinearSVC, NuSVC
 import credibly as cr
 from credibly.adapters.sklearn.kernel_machines import coupled, pairwise, quadratic_form
 from credibly.model.losses import Hinge, Logistic, OneVersusRestHinge
+from tests.reference.models import known_settings
 
 TOLERANCE = 1e-6
 
@@ -92,7 +93,12 @@ def assert_slopes(clf, function, X, *, step=1e-6, tolerance=1e-5):
 LINEAR = [
     LogisticRegression(),
     LogisticRegression(C=0.1, fit_intercept=False),
-    LogisticRegressionCV(Cs=2, cv=2, l1_ratios=(0.0,), use_legacy_attributes=False),
+    LogisticRegressionCV(
+        Cs=2,
+        cv=2,
+        l1_ratios=(0.0,),
+        **known_settings(LogisticRegressionCV, use_legacy_attributes=False),
+    ),
     SGDClassifier(loss="log_loss", random_state=0),
     SGDClassifier(loss="hinge", random_state=0),
     SGDClassifier(loss="squared_error", eta0=1e-4, random_state=0),

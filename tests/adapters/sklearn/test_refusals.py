@@ -42,10 +42,12 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 import credibly as cr
+from tests.reference.models import known_settings
 
 X, Y = load_iris(return_X_y=True)
 TWO = Y < 2
 MANY = np.column_stack([Y == 0, Y != 1, Y == 2]).astype(int)
+BINS = known_settings(KBinsDiscretizer, quantile_method="averaged_inverted_cdf")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_models_with_slopes_are_not_called_piecewise_constant(model, words):
         (make_pipeline(SplineTransformer(degree=1, extrapolation="linear"), SVC()), "other ends"),
         (make_pipeline(QuantileTransformer(n_quantiles=10), SVC()), "'quantiletransformer'"),
         (
-            make_pipeline(KBinsDiscretizer(3, quantile_method="averaged_inverted_cdf"), SVC()),
+            make_pipeline(KBinsDiscretizer(3, **BINS), SVC()),
             "'kbinsdiscretizer' of the pipeline: KBinsDiscretizer",
         ),
         (
