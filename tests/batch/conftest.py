@@ -38,6 +38,7 @@ def out(tmp_path):
 def ray_here():
     """A Ray of this process of tests: four workers at most, no dashboard, nothing left behind."""
     ray = pytest.importorskip("ray")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # else tests wait for workers
     ray.init(
         address="local",
         num_cpus=4,

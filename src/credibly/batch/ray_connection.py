@@ -20,6 +20,12 @@ KNOCK, HEALTH = 5.0, 30.0
 OBJECTS = 128 << 20
 """Bytes that a cluster started here keeps for objects; the shards never pass through it."""
 
+_OWN = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # by default 15: workers starve beside any other program
+}
+"""Settings of a cluster that is started for one run, where the environment has none."""
+
 
 @contextmanager
 def connected(
@@ -39,7 +45,8 @@ def connected(
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     options: dict[str, Any] = {"address": address, "log_to_driver": False}
     if address == "local":
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # of a cluster that nobody asked for
+        for name, value in _OWN.items():
+            os.environ.setdefault(name, value)
         options |= {
             "num_cpus": cpus,
             "include_dashboard": False,
