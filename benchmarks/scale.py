@@ -146,15 +146,12 @@ def engines(folder: Path, repeats: int) -> dict[str, Any]:
 
 def busy(folder: Path, repeats: int) -> dict[str, Any]:
     """The share of a local run that is solving, from beginning to end."""
-    make_images(folder, 1000)
-    images = {"model": SAMPLE, "gamma": 200.0}
     found = {}
-    for work in ("judge", "decide", "score"):
-        shares = []
-        for _ in range(repeats):
-            got = run(folder, **images, work=work)
-            shares.append(round(got["solving"] / got["run"], 3))
-        found[work] = shares
+    for work, count in (("judge", 8000), ("decide", 1000), ("score", 500)):
+        make_images(folder, count)
+        got = [run(folder, model=SAMPLE, gamma=200.0, work=work) for _ in range(repeats)]
+        shares = [round(g["solving"] / g["run"], 3) for g in got]
+        found[work] = {"images": count, "shares": shares}
         print(f"{work}: {shares}", flush=True)
     return found
 
