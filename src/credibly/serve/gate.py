@@ -103,7 +103,7 @@ class Gate:
         metrics = self.service.metrics
         metrics.requests.labels(place, str(call.status)).inc()
         metrics.seconds.labels(place).observe(seconds)
-        quiet = place in (*OPEN, "/metrics") and call.status == HTTPStatus.OK
+        quiet = place in (*OPEN, "/metrics")
         quiet |= call.status == HTTPStatus.TOO_MANY_REQUESTS  # of which there may be very many
         level = logging.ERROR if call.status == HTTPStatus.INTERNAL_SERVER_ERROR else logging.INFO
         note(
