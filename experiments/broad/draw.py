@@ -38,13 +38,17 @@ SHORT = {
 
 
 def draw(rows: list[Row], path: Path) -> None:
-    """Draw the networks that confirm and have a last hidden layer, where all can be tried."""
+    """Draw the confirming networks on which methods of features and of profiles were measured.
+
+    Means over other networks are no comparison, so a network without one of the two is left out.
+    """
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
     some = with_hidden_layer([row for row in rows if row["role"] == "confirm"])
+    some = [row for row in some if BOTH in row["caught"]["clean"]]
     figure, axes = plt.subplots(1, len(PANELS), figsize=(13, 4.4), layout="constrained")
     for axis, (column, words) in zip(axes, PANELS.items(), strict=True):
         panel(axis, some, column)
