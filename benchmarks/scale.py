@@ -45,22 +45,24 @@ RUN = """
 import json, os, re, sys, time
 import torch
 import credibly as cr
+from credibly.batch.progress import Follower
 given = json.loads(sys.argv[1])
 torch.set_num_threads(given["threads"])
 begun, first = time.monotonic(), None
 def shards(share):
     return share * report.rows / given["shard_size"]
-def see(share):
-    global first
-    if share > 0 and first is None:
-        first = (time.monotonic(), share, time.process_time())
+class See(Follower):
+    def see(self, pulse):
+        global first
+        if first is None and pulse.workers >= max(1, given["workers"]):
+            first = (time.monotonic(), pulse.share, time.process_time())
 engine = "local"
 if given["workers"]:
     engine = cr.ray.Ray(workers=given["workers"])
 clf = cr.load_classifier(given["model"])
 solver = cr.solvers.LBFGS(steps=8) if given["work"] == "decide" else None
 sizes = {name: given[name] for name in ("chunk_size", "shard_size")}
-how = {**sizes, "engine": engine, "progress": see, "status": "status.json", "folder": True}
+how = {**sizes, "engine": engine, "progress": See(), "status": "status.json", "folder": True}
 if given["work"] == "judge":
     judge = cr.Judge.load("judge", clf)
     report = cr.judge_file(judge, given["data"], given["out"], **how, fingerprint=clf)
@@ -70,7 +72,7 @@ ended = time.monotonic()
 peak = int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
 state = json.load(open("status.json"))
 print(json.dumps({
-    "rows": report.rows, "seconds": ended - begun, "until the first chunk": first[0] - begun,
+    "rows": report.rows, "seconds": ended - begun, "until all workers are ready": first[0] - begun,
     "rows per second after it": report.rows * (1 - first[1]) / (ended - first[0]),
     "seconds after it": ended - first[0], "share after it": 1 - first[1],
     "CPU after it": time.process_time() - first[2], "shards after it": shards(1 - first[1]),
@@ -131,14 +133,15 @@ def make_images(folder: Path, images: int) -> None:
 
 def engines(folder: Path, repeats: int) -> dict[str, Any]:
     """Ray's two workers of one thread beside one process of two threads, by turns."""
-    make_images(folder, 1500)
+    make_images(folder, 768)
     found: dict[str, list[float]] = {"local": [], "ray": []}
-    images = {"model": SAMPLE, "gamma": 200.0, "work": "decide", "shard_size": 128}
+    images = {"model": SAMPLE, "gamma": 200.0, "work": "decide", "chunk_size": 64,
+              "shard_size": 64}  # fmt: skip
     for _ in range(repeats):
         for name, how in (("local", {"threads": 2}), ("ray", {"workers": 2})):
             speed = run(folder, **images, **how)["rows per second after it"]
             found[name].append(round(speed, 1))
-            print(f"{name}: {speed:.1f} rows/s after the first chunk", flush=True)
+            print(f"{name}: {speed:.1f} rows/s once all workers are ready", flush=True)
     ratios = [b / a for a, b in zip(found["local"], found["ray"], strict=True)]
     return {"rows/s": found, "ray / local": [round(r, 3) for r in ratios],
             "median": round(median(ratios), 3)}  # fmt: skip
@@ -147,7 +150,7 @@ def engines(folder: Path, repeats: int) -> dict[str, Any]:
 def busy(folder: Path, repeats: int) -> dict[str, Any]:
     """The share of a local run that is solving, from beginning to end."""
     found = {}
-    for work, count in (("judge", 8000), ("decide", 1000), ("score", 500)):
+    for work, count in (("judge", 8000), ("decide", 500), ("score", 100)):
         make_images(folder, count)
         got = [run(folder, model=SAMPLE, gamma=200.0, work=work) for _ in range(repeats)]
         shares = [round(g["solving"] / g["run"], 3) for g in got]
@@ -181,7 +184,9 @@ def constants(folder: Path, repeats: int) -> dict[str, Any]:
             for g in got
         ]
         found[name] = {
-            "seconds until the first chunk": [round(g["until the first chunk"], 2) for g in got],
+            "seconds until all workers are ready": [
+                round(g["until all workers are ready"], 2) for g in got
+            ],
             "seconds per shard beside solving": [round(seconds, 4) for seconds in beside],
         }
         if workers:  # of one process it is solving, too
@@ -193,9 +198,9 @@ def constants(folder: Path, repeats: int) -> dict[str, Any]:
 
 def costs(folder: Path, repeats: int) -> dict[str, Any]:
     """Rows per second on one core, by what is done with them."""
-    make_images(folder, 1000)
     found = {}
-    for work in ("judge", "decide", "score"):
+    for work, count in (("judge", 4000), ("decide", 500), ("score", 100)):
+        make_images(folder, count)
         got = [run(folder, model=SAMPLE, gamma=200.0, work=work) for _ in range(repeats)]
         speed = median(g["rows per second after it"] for g in got)
         found[work] = {
