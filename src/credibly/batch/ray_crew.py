@@ -81,6 +81,7 @@ class Crew:
         self._pending: deque[int] = deque()
         self._tries: Counter[int] = Counter()
         self._lost_at_start, self._alone_since = 0, monotonic()
+        self._fits, self._asked_cluster = 1, -1.0
 
     def __enter__(self) -> Self:
         return self
@@ -118,10 +119,14 @@ class Crew:
             self._calls[hand.actor.load.remote(*args)] = hand, None
 
     def _room(self) -> int:
+        """How many workers there is room for; the cluster is asked once a second."""
         if self._wish.most is not None:
             return self._wish.most
-        name, each = ("GPU", self._wish.gpus) if self._wish.gpus else ("CPU", self._wish.cpus)
-        return max(1, int(self._ray.cluster_resources().get(name, 0.0) / each))
+        if monotonic() >= self._asked_cluster + 1.0:
+            wish, self._asked_cluster = self._wish, monotonic()
+            name, each = ("GPU", wish.gpus) if wish.gpus else ("CPU", wish.cpus)
+            self._fits = max(1, int(self._ray.cluster_resources().get(name, 0.0) / each))
+        return self._fits
 
     def _assign(self) -> None:
         """Give every worker what it can make and what it can read meanwhile."""
