@@ -158,14 +158,15 @@ def pictures_of(page: str) -> list[str]:
     return _PICTURE.findall(page)
 
 
-def faults_of(path: Path, folder: Path) -> list[str]:
-    """What a page shows that running it does not give."""
+def faults_of(path: Path, folder: Path, *, drawn: bool = True) -> list[str]:
+    """What a page shows that running it does not give; its pictures too, if it draws them."""
     page = path.read_text("utf-8")
     found = []
     for block, said in run_page(page, folder):
         if fault := differences(block.shown, said):
             found.append(f"{path.name}, after\n{block.code}shows {fault}")
-    missing = [link for link in pictures_of(page) if not (folder / Path(link).name).is_file()]
+    links = pictures_of(page) if drawn else []
+    missing = [link for link in links if not (folder / Path(link).name).is_file()]
     return found + [f"{path.name} shows {link}, which no block writes" for link in missing]
 
 
@@ -187,17 +188,20 @@ def main() -> int:
     """Check the pages that are named, or all; with `--write` refresh them."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # small models, beside other work
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("pages", nargs="*", help="names such as images; all by default")
+    parser.add_argument("pages", nargs="*", help="tutorials such as images, or README.md; all")
     parser.add_argument("--write", action="store_true", help="put in what runs print and draw")
     given, faults = parser.parse_args(), []
-    chosen = [TUTORIALS / f"{name}.md" for name in given.pages] or sorted(TUTORIALS.glob("*.md"))
+    named = [
+        ROOT / name if name.endswith(".md") else TUTORIALS / f"{name}.md" for name in given.pages
+    ]
+    chosen = named or sorted(TUTORIALS.glob("*.md"))
     for path in chosen:
         start = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             if given.write:
                 rewrite(path, Path(folder))
             else:
-                faults += faults_of(path, Path(folder))
+                faults += faults_of(path, Path(folder), drawn=path.parent == TUTORIALS)
         print(f"{path.stem}: {time.perf_counter() - start:.1f} s")
     print(*faults, sep="\n")
     return 1 if faults else 0

@@ -1,43 +1,51 @@
-"""The first page runs as it stands: its Python from top to bottom, then its commands."""
+"""The first page and the page on profiles run as they stand, and say what was measured."""
 
 import re
 import shlex
 from pathlib import Path
 
 import pytest
-import torch
-from torch import nn
 
 from credibly.cli.app import app
+from docs import run_pages
 
-PAGE = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
-
-
-def names_of_a_reader():
-    """What the page says is the reader's own: a network of two classes and its inputs."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
-        return {"net": net, "ordinary": torch.randn(200, 4), "new": torch.randn(5, 4)}
+ROOT = Path(__file__).parents[2]
+FIRST = ROOT / "README.md"
+PROFILES = ROOT / "docs" / "how-to" / "profiles.md"
 
 
-def test_the_first_page_runs_as_it_stands(tmp_path, monkeypatch, capsys):
+def test_the_first_page_runs_as_it_stands(tmp_path):
+    assert run_pages.faults_of(FIRST, tmp_path, drawn=False) == []
+    assert (tmp_path / "verdicts.html").stat().st_size > 200_000
+    assert (tmp_path / "judge" / "judge.json").is_file()
+
+
+def test_the_first_page_is_short():
+    """A reader sees within a minute what it does for him."""
+    assert len(FIRST.read_text("utf-8").split()) < 900
+
+
+def test_the_first_page_says_what_the_evidence_says():
+    first = " ".join(FIRST.read_text("utf-8").split())
+    evidence = " ".join((ROOT / "docs/explanation/evidence.md").read_text("utf-8").split())
+    said = first[first.index("Which inputs do not belong") :]
+    told = evidence[evidence.index("In short") :]
+    shares = [re.findall(r"\d+(?= %)", text)[:6] for text in (said, told)]
+    counts = [re.search(r"[Oo]n (\w+) networks", text)[1] for text in (said, told)]
+    assert sorted(shares[0]) == sorted(shares[1])
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_page_on_profiles_runs_with_its_commands(tmp_path, monkeypatch, capsys):
+    assert run_pages.faults_of(PROFILES, tmp_path, drawn=False) == []
     monkeypatch.chdir(tmp_path)
-    names = names_of_a_reader()
-    for kind, block in BLOCKS:
-        if kind == "python":
-            exec(block, names)  # noqa: S102  # our own page
-    (shown,) = [block for kind, block in BLOCKS if kind == "text"]
-    said = capsys.readouterr().out
-    assert shown in said
-    assert len(names["found"].verdicts) == 5
-    (commands,) = [block for kind, block in BLOCKS if "credibly sample" in block]
+    page = PROFILES.read_text("utf-8")
+    (commands,) = re.findall(r"^```\n(credibly sample.*?)^```", page, re.DOTALL | re.MULTILINE)
     for line in commands.splitlines():
         _, *arguments = shlex.split(line, comments=True)
-        limits = {"inspect": "8", "score": "8", "fit": "120", "judge": "8"}
-        if arguments[0] in limits:
-            arguments += ["--limit", limits[arguments[0]]]  # the rest is the same
+        if arguments[0] in {"inspect", "score"}:
+            arguments += ["--limit", "8"]  # the rest is the same
         with pytest.raises(SystemExit) as caught:
             app(arguments)
         assert caught.value.code == 0, (line, capsys.readouterr().err)

@@ -40,6 +40,7 @@ class JudgeDemo:
         found: what it says, by kind.
         caught: the share of alarms by kind, for each of `METHODS`, with its interval.
         right: the share of trusted ordinary images whose class is right.
+        all_right: the same of all ordinary images.
         labels: true classes of the images of each kind (n,).
     """
 
@@ -47,6 +48,7 @@ class JudgeDemo:
     found: dict[str, Judgement]
     caught: dict[str, dict[str, Interval]]
     right: float
+    all_right: float
     labels: Tensor
 
     def explore(self) -> Explorer:
@@ -80,9 +82,9 @@ def judge_images(sample: Sample) -> JudgeDemo:
     caught = {
         kind: {name: share_with_interval(alarms[name][kind]) for name in METHODS} for kind in kinds
     }
-    return JudgeDemo(
-        judge, found, caught, found["ordinary"].accuracy(sample.labels[new]), sample.labels[new]
-    )
+    labels, ordinary = sample.labels[new], found["ordinary"]
+    all_right = float((ordinary.predicted == labels).double().mean())
+    return JudgeDemo(judge, found, caught, ordinary.accuracy(labels), all_right, labels)
 
 
 def kinds_of(clf: Classifier, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
