@@ -16,6 +16,7 @@ from credibly._extras import require_table_extra
 from credibly.batch.rows import Read
 from credibly.batch.tally import tally
 from credibly.io.files import whole_file
+from credibly.io.images import INDEX
 from credibly.io.places import LocalPlace, Place
 from credibly.io.run_folder import CONTINUE
 from credibly.io.source import Source
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PARTS = "part-*.parquet"
+
+STATUS = "status.json"
 
 _WORDS = frozenset({"predicted", "most_credible", "verdict", "class", "reason", "status"})
 """Columns of words, whatever is in them."""
@@ -159,6 +162,16 @@ def part_name(number: int) -> str:
 def record_name(number: int) -> str:
     """Return the file name of the record of a shard."""
     return f"part-{number:06d}.json"
+
+
+def settings_of_folder(kind: Format) -> dict[str, Any]:
+    """Return what a run folder of shards is called, and what is in it."""
+    return {
+        "kind": kind.name,
+        "version": kind.version,
+        "parts": (PARTS, "part-*.json", STATUS, INDEX),
+        "restart": "drop its rows with resume=False (--restart)",
+    }
 
 
 def as_table(source: Source, read: Read, frame: pd.DataFrame) -> Any:

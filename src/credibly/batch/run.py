@@ -15,10 +15,10 @@ import torch
 from credibly._validation import chunk_size as check_chunk_size
 from credibly.batch.engines import Engine
 from credibly.batch.outputs import check_output
-from credibly.batch.parts import Format
+from credibly.batch.parts import STATUS, Format
 from credibly.batch.progress import Pulse, Reporter, reporting
 from credibly.batch.rows import Rows
-from credibly.batch.shards import STATUS, DamagedShardError, Shards
+from credibly.batch.shards import DamagedShardError, Shards
 from credibly.batch.store_shards import shards_at
 from credibly.batch.work import Maker, Plan, Work
 from credibly.errors import CrediblyError, FileFormatError, OutputError

@@ -21,11 +21,11 @@ from credibly.batch.parts import (
     as_table,
     part_name,
     record_name,
+    settings_of_folder,
 )
 from credibly.batch.tally import add_up
 from credibly.errors import FileFormatError, OutputError
 from credibly.io.files import TEMPORARY, json_text, writing
-from credibly.io.images import INDEX
 from credibly.io.places import LocalPlace, Place
 from credibly.io.run_folder import RunFolder, as_json
 from credibly.io.store_folder import AT_ONCE, json_at
@@ -37,8 +37,6 @@ GROUP = 1 << 20
 
 FOLDER = "_manifest.json"
 """Lists the files of a finished folder; readers of Parquet pass over such a name."""
-
-STATUS = "status.json"
 
 _MERGED = "part-merged.parquet"
 
@@ -288,16 +286,6 @@ class Shards(RunFolder):
             with writing(self.data.path):
                 for path in self.data.path.glob(TEMPORARY):
                     path.unlink(missing_ok=True)
-
-
-def settings_of_folder(kind: Format) -> dict[str, Any]:
-    """Return what a run folder of shards is called, and what is in it."""
-    return {
-        "kind": kind.name,
-        "version": kind.version,
-        "parts": (PARTS, "part-*.json", STATUS, INDEX),
-        "restart": "drop its rows with resume=False (--restart)",
-    }
 
 
 def _digest(content: bytes) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from credibly.batch.parts import Format
-from credibly.batch.shards import Shards, settings_of_folder
+from credibly.batch.parts import Format, settings_of_folder
+from credibly.batch.shards import Shards
 from credibly.errors import OutputError
 from credibly.io.places import LocalPlace, Place
 from credibly.io.store_folder import StoreFolder

@@ -12,9 +12,9 @@ from typing import Any
 
 from credibly._extras import require_table_extra
 from credibly.batch.judge import VERDICTS
-from credibly.batch.parts import Format, Record, part_name, record_name
+from credibly.batch.parts import STATUS, Format, Record, part_name, record_name
 from credibly.batch.reopen import reopen_folder
-from credibly.batch.shards import FOLDER, PROFILES, STATUS, Shards
+from credibly.batch.shards import FOLDER, PROFILES, Shards
 from credibly.batch.store_shards import shards_at
 from credibly.batch.verification import FOREIGN, Verification
 from credibly.batch.work import Plan
