@@ -12,7 +12,7 @@ import pytest
 from torch import nn
 
 import credibly as cr
-from credibly.batch import ray_crew
+from credibly.batch import ray_connection, ray_crew
 from credibly.batch.shards import Shards
 from tests.batch.elsewhere import MODEL, Stop, local
 from tests.batch.settings import ROWS, SMALL
@@ -143,6 +143,17 @@ def test_a_folder_to_send_is_refused_where_ray_is_connected(loaded, data, out, t
     engine = cr.ray.Ray(workers=1, working_dir=tmp_path)
     with pytest.raises(cr.errors.InvalidArgumentError, match=r"connected already.*runtime_env"):
         cr.score(loaded(), data, out, **SMALL, engine=engine)
+
+
+def test_another_cluster_than_the_one_that_ray_is_connected_to_is_refused(
+    loaded, data, out, ray_here, monkeypatch
+):
+    monkeypatch.setattr(ray_connection, "_knock", lambda _: None)
+    here = ray_here.get_runtime_context().gcs_address
+    with pytest.raises(cr.errors.InvalidArgumentError, match=rf"{here}, to which Ray is connected"):
+        cr.score(loaded(), data, out, **SMALL, engine=cr.ray.Ray(address="127.0.0.1:1"))
+    cr.score(loaded(), data, out, **SMALL, engine=cr.ray.Ray(address=here, workers=1))
+    assert out.read_bytes() == local(loaded(), data, out.parent)
 
 
 def test_a_model_that_cannot_be_sent_is_named(data, out, ray_here):

@@ -33,16 +33,12 @@ def connected(
 ) -> Iterator[None]:
     """Connect, or use the connection there is; one that was made here is closed again."""
     if ray.is_initialized():
-        require(
-            not wanted,
-            "working_dir",
-            "none where Ray is connected already",
-            str(dict(wanted)),
-            "Pass runtime_env to your ray.init, or let credibly connect.",
-        )
+        _require_usable(ray.get_runtime_context().gcs_address, address, wanted)
         yield
         return
     address = address or os.environ.get("RAY_ADDRESS") or "local"
+    if address not in ("auto", "local"):
+        _knock(address)
     options: dict[str, Any] = {"address": address, "log_to_driver": False}
     if address == "local":
         for name, value in _OWN.items():
@@ -52,8 +48,6 @@ def connected(
             "include_dashboard": False,
             "object_store_memory": OBJECTS,
         }
-    elif address != "auto":
-        _knock(address)
     if wanted:
         options["runtime_env"] = dict(wanted)
     try:
@@ -64,6 +58,31 @@ def connected(
         yield
     finally:
         ray.shutdown()
+
+
+def _require_usable(connected_to: str, address: str | None, wanted: Mapping[str, Any]) -> None:
+    """Refuse a cluster that is there already where another, or other code on it, is wanted."""
+    if address not in (None, "auto", "local"):
+        _knock(address)
+        require(
+            _machine(address) == _machine(connected_to),
+            "address",
+            f"{connected_to}, to which Ray is connected in this process",
+            repr(address),
+            "Leave it out to use that cluster, or call ray.shutdown() before.",
+        )
+    require(
+        not wanted,
+        "working_dir",
+        "none where Ray is connected already",
+        str(dict(wanted)),
+        "Pass runtime_env to your ray.init, or let credibly connect.",
+    )
+
+
+def _machine(address: str) -> tuple[Any, ...]:
+    host, _, port = address.rpartition(":")
+    return socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0][4][:2]
 
 
 def _knock(address: str) -> None:
