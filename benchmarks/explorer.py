@@ -1,13 +1,15 @@
-"""How fast the explorer is in Chromium: `python -m benchmarks.explorer [--rows 1000000]`.
+"""How fast the explorer is in Chromium: `python -m benchmarks.explorer [--out FILE]`.
 
 Prints the time to an interactive page, the frames per second while a threshold is dragged and the
-time of a detail with its counterfactual, solved for the embedded network.
+time of a detail with its counterfactual, solved for the embedded network; medians of three rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
+import platform
 import statistics
 import tempfile
 import threading
@@ -29,10 +31,14 @@ from credibly.cli.exploring import Given, server_of
 from credibly.data.sample import classifier, load_sample
 from credibly.explore.built import part
 from credibly.explore.server import Server
+from credibly.io.files import write_json
 from tests.browser.conftest import QUIET, find_chromium
 
 GROUP_ROWS = 6000
 """Rows in a group of the file, about what `judge_file` writes."""
+
+ROUNDS = 3
+"""Times that everything is measured; the medians count."""
 
 INTERACTIVE = "performance.getEntriesByName('interactive')[0]?.startTime"
 FRAMES = """() => new Promise((done) => {
@@ -154,14 +160,31 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    rows = parser.parse_args().rows
+    parser.add_argument("--out", type=Path, help="also write the numbers as JSON")
+    given = parser.parse_args()
     size = sum(len(part(name).encode()) for name in ("explorer.js", "explorer.css"))
-    print(f"{'bundle (kB)':<40} {size / 1000:8.1f}")
+    found = {"bundle (kB)": size / 1000, **measured(given.rows)}
+    for what, value in found.items():
+        print(f"{what:<40} {value:8.1f}")
+    if given.out is not None:
+        write_json(
+            given.out, {"command": "python -m benchmarks.explorer", **found, "machine": machine()}
+        )
+
+
+def machine() -> dict[str, Any]:
+    """Where it was measured, and how busy that was."""
+    load = round(os.getloadavg()[0], 1)
+    return {"processor": platform.machine(), "cores": os.cpu_count(), "load average": load}
+
+
+def measured(rows: int) -> dict[str, float]:
+    """Everything that is measured in the browser, by name."""
+    found: dict[str, float] = {"rows": rows}
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)
         write_verdicts(folder / "many.parquet", rows)
-        print(f"{'rows':<40} {rows:8}")
-        print(f"{'file (MB)':<40} {(folder / 'many.parquet').stat().st_size / 1e6:8.1f}")
+        found["file (MB)"] = (folder / "many.parquet").stat().st_size / 1e6
         many = Given.open(
             folder / "many.parquet", inputs=None, model=None, judge=None, words=None,
             of_model=o.ModelOptions(), of_data=o.DataOptions(),
@@ -170,10 +193,13 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=path, args=list(QUIET))
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         for measure, given in ((many_rows, many), (details, real_rows(folder))):
-            with serving(server_of(given, 0)) as url:
-                for what, value in measure(page, url).items():
-                    print(f"{what:<40} {value:8.1f}")
+            rounds = []
+            for _ in range(ROUNDS):  # each server is new: it remembers details
+                with serving(server_of(given, 0)) as url:
+                    rounds.append(measure(page, url))
+            found |= {what: statistics.median(one[what] for one in rounds) for what in rounds[0]}
         browser.close()
+    return found
 
 
 if __name__ == "__main__":

@@ -132,19 +132,23 @@ def make_images(folder: Path, images: int) -> None:
 
 
 def engines(folder: Path, repeats: int) -> dict[str, Any]:
-    """Ray's two workers of one thread beside one process of two threads, by turns."""
+    """Ray's workers of one thread beside one process of as many threads, by turns."""
     make_images(folder, 768)
-    found: dict[str, list[float]] = {"local": [], "ray": []}
     images = {"model": SAMPLE, "gamma": 200.0, "work": "decide", "chunk_size": 64,
               "shard_size": 64}  # fmt: skip
-    for _ in range(repeats):
-        for name, how in (("local", {"threads": 2}), ("ray", {"workers": 2})):
-            speed = run(folder, **images, **how)["rows per second after it"]
-            found[name].append(round(speed, 1))
-            print(f"{name}: {speed:.1f} rows/s once all workers are ready", flush=True)
-    ratios = [b / a for a, b in zip(found["local"], found["ray"], strict=True)]
-    return {"rows/s": found, "ray / local": [round(r, 3) for r in ratios],
-            "median": round(median(ratios), 3)}  # fmt: skip
+    found = {}
+    for count in (1, 2):
+        speeds: dict[str, list[float]] = {"local": [], "ray": []}
+        for _ in range(repeats):
+            for name, how in (("local", {"threads": count}), ("ray", {"workers": count})):
+                speed = run(folder, **images, **how)["rows per second after it"]
+                speeds[name].append(round(speed, 1))
+                print(f"{name} {count}: {speed:.1f} rows/s once workers are ready", flush=True)
+        ratios = [b / a for a, b in zip(speeds["local"], speeds["ray"], strict=True)]
+        found[f"{count} threads or workers"] = {
+            "rows/s": speeds, "ray / local": round(median(ratios), 3),
+        }  # fmt: skip
+    return found
 
 
 def busy(folder: Path, repeats: int) -> dict[str, Any]:

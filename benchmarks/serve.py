@@ -8,7 +8,11 @@ is compared with `judge(x)` in Python. Numbers depend on the machine; ratios are
 turns, and the load of the machine is printed beside them.
 
 - one: a client asks about one image at a time; the median time, by that of `judge(x)` in Python.
-- full: 64 clients; rows per second, by those of `judge(x)` on batches of the same size.
+  `work_ratio` is the same of the seconds that a core computed, which do not depend on how busy the
+  machine is.
+- full: 64 clients; rows per second, by those of `judge(x)` on batches of 64. `work_share` is what a
+  row costs in Python by what it costs the thread of the service that judges: the share that is
+  left where cores are free for clients and for the rest of the service.
 - crowd: 400 clients, a deadline of one second: which statuses, and the 99th percentile of the 200s.
   The clients wait as Retry-After tells them; then again with clients that wait 50 ms only.
 - soak: 100 clients for `--seconds`; wrong answers, and resident memory at the end by that after a
@@ -35,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 
 import credibly as cr
@@ -59,8 +64,9 @@ class Served:
         folder: for files.
     """
 
-    def __init__(self, folder: Path, judge: cr.Judge, port: int) -> None:
+    def __init__(self, folder: Path, judge: cr.Judge, port: int, process: int) -> None:
         self.folder, self.judge, self.port = folder, judge, port
+        self.process = psutil.Process(process)
         self.images = load_sample().images[300:]
         found = judge(self.images, keep=False)
         np.savez(folder / "known.npz", images=self.images.numpy(), trust=found.trust.numpy())
@@ -90,6 +96,11 @@ class Served:
 
         return ask
 
+    def work(self) -> list[float]:
+        """Seconds that each thread of the service has computed, the busiest first."""
+        threads = self.process.threads()
+        return sorted((one.user_time + one.system_time for one in threads), reverse=True)
+
     def value(self, name: str) -> float:
         """One of the counts of the service."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port)
@@ -115,7 +126,7 @@ def served(model: str, *options: str) -> Iterator[Served]:
                 command, stdout=subprocess.PIPE, stderr=log, text=True
             )
             try:
-                yield Served(folder, judge, _port(process))
+                yield Served(folder, judge, _port(process), process.pid)
             finally:
                 process.send_signal(signal.SIGTERM)
                 process.communicate(timeout=60)
@@ -148,11 +159,15 @@ def one(model: str) -> dict[str, Any]:
         ask, times = here.asker(), {"judge": [], "service": []}
         bodies = [as_npy(x[None].numpy()) for x in here.images[:50]]
         ratios = []
+        ask(bodies[0])
+        before, own = sum(here.work()), 0.0
         for _ in range(ROUNDS + 1):
             times = {"judge": [], "service": []}
             for row, body in enumerate(bodies):
                 x = here.images[row : row + 1]
+                begun = time.process_time()
                 times["judge"].append(seconds_of(lambda x=x: here.judge(x, keep=False)))
+                own += time.process_time() - begun
                 times["service"].append(seconds_of(lambda body=body: ask(body)))
             middles = {name: statistics.median(found) for name, found in times.items()}
             ratios.append((middles["service"] / middles["judge"], middles))
@@ -160,6 +175,7 @@ def one(model: str) -> dict[str, Any]:
         ratio, middles = ratios[len(ratios) // 2]
         return {
             "ratio": ratio,
+            "work_ratio": (sum(here.work()) - before) / own,
             "ratios": [found[0] for found in ratios],
             "judge_ms": 1000 * middles["judge"],
             "service_ms": 1000 * middles["service"],
@@ -171,6 +187,11 @@ def full(model: str) -> dict[str, Any]:
     with served(model, "--deadline", "10") as here:
         x, shares = here.images[:64], []
         here.judge(x, keep=False)
+        begun, count = time.process_time(), 10
+        for _ in range(count):
+            here.judge(x, keep=False)
+        own = (time.process_time() - begun) / (count * len(x))
+        work, seen = here.work()[0], here.value("credibly_batch_rows_sum")
         for _ in range(ROUNDS + 1):
             before = per_second(lambda: here.judge(x, keep=False), 3.0) * len(x)
             found = here.clients(64, 6.0)
@@ -183,6 +204,7 @@ def full(model: str) -> dict[str, Any]:
         share, found, before, after = shares[len(shares) // 2]
         return {
             "share": share,
+            "work_share": own / ((here.work()[0] - work) / (rows - seen)),
             "shares": [one[0] for one in shares],
             "service_per_second": found["per_second"],
             "judge_per_second": [before, after],
