@@ -31,6 +31,9 @@ import psutil
 SAMPLE = "credibly.data.sample:classifier"
 COLUMNS = 10
 
+IMAGES = {"judge": 40_000, "decide": 8_000, "score": 1_000}
+"""Images of a run, by what is done with them: some ten seconds on one core."""
+
 SMALL = f"""
 import torch
 from torch import nn
@@ -43,19 +46,27 @@ def net():
 
 RUN = """
 import json, os, re, sys, time
+import numpy as np
 import torch
 import credibly as cr
 from credibly.batch.progress import Follower
 given = json.loads(sys.argv[1])
 torch.set_num_threads(given["threads"])
-begun, first = time.monotonic(), None
+rows = len(np.load(given["data"], mmap_mode="r"))
+begun, ready, first, last = time.monotonic(), None, None, None
 def shards(share):
-    return share * report.rows / given["shard_size"]
+    return share * rows / given["shard_size"]
 class See(Follower):
     def see(self, pulse):
-        global first
-        if first is None and pulse.workers >= max(1, given["workers"]):
-            first = (time.monotonic(), pulse.share, time.process_time())
+        global ready, first, last
+        now = (time.monotonic(), pulse.share, time.process_time())
+        workers = max(1, given["workers"])
+        if ready is None and pulse.workers >= workers:
+            ready = now[0] - begun
+        if first is None and ready is not None and shards(pulse.share) >= workers:
+            first = now
+        if last is None and pulse.share == 1:
+            last = now
 engine = "local"
 if given["workers"]:
     engine = cr.ray.Ray(workers=given["workers"])
@@ -71,11 +82,13 @@ else:
 ended = time.monotonic()
 peak = int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
 state = json.load(open("status.json"))
+steady, share = last[0] - first[0], last[1] - first[1]
 print(json.dumps({
-    "rows": report.rows, "seconds": ended - begun, "until all workers are ready": first[0] - begun,
-    "rows per second after it": report.rows * (1 - first[1]) / (ended - first[0]),
-    "seconds after it": ended - first[0], "share after it": 1 - first[1],
-    "CPU after it": time.process_time() - first[2], "shards after it": shards(1 - first[1]),
+    "seconds until all workers are ready": ready, "seconds to end": ended - last[0],
+    "rows per second": report.rows * share / steady,
+    "CPU seconds per shard": (last[2] - first[2]) / shards(share),
+    "seconds per shard": steady / shards(share),
+    "solving per shard": state["seconds_solving"] / shards(1),
     "solving": state["seconds_solving"], "run": state["seconds"], "driver MB": peak,
 }))
 """
@@ -133,17 +146,16 @@ def make_images(folder: Path, images: int) -> None:
 
 def engines(folder: Path, repeats: int) -> dict[str, Any]:
     """Ray's workers of one thread beside one process of as many threads, by turns."""
-    make_images(folder, 768)
-    images = {"model": SAMPLE, "gamma": 200.0, "work": "decide", "chunk_size": 64,
-              "shard_size": 64}  # fmt: skip
+    make_images(folder, IMAGES["decide"])
+    images = {"model": SAMPLE, "gamma": 200.0, "work": "decide", "shard_size": 256}
     found = {}
     for count in (1, 2):
         speeds: dict[str, list[float]] = {"local": [], "ray": []}
         for _ in range(repeats):
             for name, how in (("local", {"threads": count}), ("ray", {"workers": count})):
-                speed = run(folder, **images, **how)["rows per second after it"]
+                speed = run(folder, **images, **how)["rows per second"]
                 speeds[name].append(round(speed, 1))
-                print(f"{name} {count}: {speed:.1f} rows/s once workers are ready", flush=True)
+                print(f"{name} {count}: {speed:.1f} rows/s once it runs", flush=True)
         ratios = [b / a for a, b in zip(speeds["local"], speeds["ray"], strict=True)]
         found[f"{count} threads or workers"] = {
             "rows/s": speeds, "ray / local": round(median(ratios), 3),
@@ -154,7 +166,7 @@ def engines(folder: Path, repeats: int) -> dict[str, Any]:
 def busy(folder: Path, repeats: int) -> dict[str, Any]:
     """The share of a local run that is solving, from beginning to end."""
     found = {}
-    for work, count in (("judge", 8000), ("decide", 500), ("score", 100)):
+    for work, count in IMAGES.items():
         make_images(folder, count)
         got = [run(folder, model=SAMPLE, gamma=200.0, work=work) for _ in range(repeats)]
         shares = [round(g["solving"] / g["run"], 3) for g in got]
@@ -178,23 +190,18 @@ def memory(folder: Path, repeats: int) -> dict[str, Any]:
 
 def constants(folder: Path, repeats: int) -> dict[str, Any]:
     """What a model of throughput needs: start-up, and what a shard costs beside its rows."""
-    make_rows(folder, 300)
+    make_rows(folder, 1000)
     tiny = {"work": "decide", "chunk_size": 1, "shard_size": 1}
     found = {}
     for name, workers in (("ray", 1), ("local", 0)):
         got = [run(folder, **tiny, workers=workers) for _ in range(repeats)]
-        beside = [
-            (g["seconds after it"] - g["solving"] * g["share after it"]) / g["shards after it"]
-            for g in got
-        ]
+        beside = [g["seconds per shard"] - g["solving per shard"] for g in got]
         found[name] = {
-            "seconds until all workers are ready": [
-                round(g["until all workers are ready"], 2) for g in got
-            ],
-            "seconds per shard beside solving": [round(seconds, 4) for seconds in beside],
-        }
+            what: [round(g[what], 2) for g in got]
+            for what in ("seconds until all workers are ready", "seconds to end")
+        } | {"seconds per shard beside solving": [round(seconds, 4) for seconds in beside]}
         if workers:  # of one process it is solving, too
-            cpu = [g["CPU after it"] / g["shards after it"] for g in got]
+            cpu = [g["CPU seconds per shard"] for g in got]
             found[name]["CPU seconds of the driver per shard"] = [round(c, 4) for c in cpu]
         print(name, found[name], flush=True)
     return found
@@ -203,10 +210,10 @@ def constants(folder: Path, repeats: int) -> dict[str, Any]:
 def costs(folder: Path, repeats: int) -> dict[str, Any]:
     """Rows per second on one core, by what is done with them."""
     found = {}
-    for work, count in (("judge", 4000), ("decide", 500), ("score", 100)):
+    for work, count in IMAGES.items():
         make_images(folder, count)
         got = [run(folder, model=SAMPLE, gamma=200.0, work=work) for _ in range(repeats)]
-        speed = median(g["rows per second after it"] for g in got)
+        speed = median(g["rows per second"] for g in got)
         found[work] = {
             "rows/s": round(speed, 1),
             "core-hours per million": round(1e6 / speed / 3600, 2),

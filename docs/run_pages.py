@@ -73,7 +73,7 @@ def run_page(page: str, folder: Path) -> Iterator[tuple[Block, str]]:
     names: dict[str, Any] = {"__name__": "__tutorial__"}
     others: list[subprocess.Popen[str]] = []
     try:
-        with contextlib.chdir(folder):
+        with contextlib.chdir(folder), _own_modules(folder):
             for block in blocks_of(page):
                 if block.kind == "python":
                     yield block, _run_python(block.code, names)
@@ -86,6 +86,20 @@ def run_page(page: str, folder: Path) -> Iterator[tuple[Block, str]]:
         for process in others:
             process.terminate()
             process.wait(30)
+
+
+@contextlib.contextmanager
+def _own_modules(folder: Path) -> Iterator[None]:
+    """Let the page import files that it writes, as Python does in a folder, and forget them."""
+    known = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in set(sys.modules) - known:
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
+                del sys.modules[name]
 
 
 def _run_python(code: str, names: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ import pytest
 from docs import run_pages
 
 PAGES = sorted(run_pages.TUTORIALS.glob("*.md"))
-NEEDS = {"text": "transformers"}
+NEEDS = {"text": "transformers", "service": "ray"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
