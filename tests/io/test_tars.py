@@ -206,9 +206,25 @@ def claims(path):
     path.write_bytes(info.tobuf(tarfile.GNU_FORMAT) + b"\0" * 2048)
 
 
+def test_a_tar_that_is_cut_anywhere_is_refused(tmp_path):
+    path = write(tmp_path / "a.tar", [(f"{n}.npy", npy(VALUES[n])) for n in range(3)])
+    content = path.read_bytes()
+    end = max(k for k in range(0, len(content), 512) if any(content[k : k + 512])) + 512
+    for length in range(512, end + 1, 512):  # as copies break off, between blocks
+        path.write_bytes(content[:length])
+        with pytest.raises(
+            cr.errors.FileFormatError, match=r"end mark: cut short|ends before|end of"
+        ):
+            cr.open_source(path)
+    path.write_bytes(content[: end + 512])  # one block of zeros is enough
+    assert len(cr.open_source(path)) == 3
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
+        (changed(lambda b: b + b), "more follows its end mark.*tar --concatenate"),
+        (changed(lambda b: b + b"x"), "more follows its end mark"),
         (special(tarfile.SYMTYPE), "'b.npy' is a link"),
         (special(tarfile.LNKTYPE), "'b.npy' is a link"),
         (special(tarfile.FIFOTYPE), "'b.npy' is a link or no plain file"),

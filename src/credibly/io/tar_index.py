@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from credibly.errors import CrediblyError, FileFormatError
+from credibly.io.places import PIECE
 from credibly.io.source import Where, open_where
 
 LONGEST = 1 << 20
@@ -134,10 +135,19 @@ class TarShard:
         return name, Member(info.offset_data, info.size)
 
     def _check_end(self, offset: int) -> None:
-        """`tarfile` takes a damaged header for the end."""
+        """`tarfile` takes a damaged header, and the end of a file cut short, for the end."""
         self._file.seek(offset)
-        if any(self._file.read(tarfile.BLOCKSIZE)):
+        mark = self._file.read(tarfile.BLOCKSIZE)
+        if any(mark):
             raise self._bad(f"a damaged header at byte {offset}")
+        if len(mark) < tarfile.BLOCKSIZE:
+            raise self._bad("it ends without its end mark: cut short?")
+        while piece := self._file.read(PIECE):
+            if any(piece):
+                raise self._bad(
+                    "more follows its end mark; tar files are joined with `tar --concatenate`, "
+                    "not with `cat`"
+                )
 
     def _bad(self, reason: str) -> FileFormatError:
         return FileFormatError(
