@@ -129,5 +129,8 @@ def test_a_label_that_is_not_there_is_named(folder, name, how, words):
 
 def test_an_image_in_no_folder_has_no_class(tmp_path):
     Image.new("L", (2, 2)).save(tmp_path / "a.png")
+    (tmp_path / "0").mkdir()
+    Image.new("L", (2, 2)).save(tmp_path / "0" / "b.png")
     with pytest.raises(cr.errors.FileFormatError, match=r"a\.png is in no folder"):
-        cr.open_source(tmp_path, label="folder").carried(0, 1)
+        cr.open_source(tmp_path, label="folder")  # before any work
+    assert cr.open_source(tmp_path, label="folder", limit=1).carried(0, 1) == {"label": ["0"]}

@@ -1,6 +1,7 @@
 """Many files are one source: the same rows however they are split into files and row groups."""
 
 import json
+import os
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import credibly as cr
-from credibly.io import table_files
+from credibly.io import file_set, table_files
 from credibly.io.source import Watch
 from credibly.io.sources import reopen_source
 
@@ -197,3 +198,51 @@ def test_a_run_over_files_is_that_over_one_table(tmp_path):
     a, b = (pd.read_parquet(tmp_path / name) for name in "ab")
     pd.testing.assert_frame_equal(a, b)
     assert a["label"].tolist() == FRAME["y"].tolist()
+
+
+def test_files_of_a_folder_that_are_only_touched_are_the_same(tmp_path, monkeypatch):
+    write(tmp_path, [9, 20])
+    source = cr.open_source(tmp_path, drop=["name"])
+    watch = Watch(source)
+    for path in tmp_path.rglob("*.parquet"):
+        path.touch()
+    watch.look(0, ROWS)
+    assert source.fingerprint() == watch.digest
+    monkeypatch.setattr(file_set, "READ_AGAIN", 10)  # as if they were too many bytes
+    before = source.fingerprint()
+    next(tmp_path.rglob("*.parquet")).touch()
+    assert source.fingerprint() != before
+
+
+def test_a_change_of_bytes_that_no_time_tells_is_found(tmp_path):
+    write(tmp_path, [9])
+    source = cr.open_source(tmp_path, drop=["name"])
+    watch, path = Watch(source), next(tmp_path.rglob("*.parquet"))
+    times, content = path.stat(), bytearray(path.read_bytes())
+    content[200] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(cr.errors.FileFormatError, match="changed while it was read"):
+        watch.compare()
+
+
+def test_each_file_is_opened_once(tmp_path, monkeypatch):
+    write(tmp_path, [9, 20])
+    opened, whole = [], table_files.TableFile.__init__
+    monkeypatch.setattr(
+        table_files.TableFile, "__init__", lambda self, p: opened.append(p) or whole(self, p)
+    )
+    cr.open_source(tmp_path, drop=["name"])
+    assert len(opened) == 3
+
+
+def test_what_is_read_is_known_by_file_and_by_folder(tmp_path):
+    write(tmp_path / "in", [9, 20])
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    inside = tmp_path / "in" / "month=00"
+    for name in ("in", "in/**/*.parquet", "link"):
+        source = cr.open_source(tmp_path / name, drop=["name"])
+        for path in (tmp_path, tmp_path / "in", tmp_path / "link", inside, inside / "001.parquet"):
+            assert source.reads(path)
+        for path in (tmp_path / "in" / "other", inside / "001.parquet.parts", tmp_path / "i"):
+            assert not source.reads(path)

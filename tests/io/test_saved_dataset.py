@@ -6,6 +6,7 @@ import pickle
 
 import datasets
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from PIL import Image
@@ -177,3 +178,24 @@ def test_a_store_is_refused_with_what_to_do():
     (place / "dataset_info.json").write_whole(b"{}")
     with pytest.raises(cr.errors.FileFormatError, match=r"from a disk only.*to_parquet"):
         cr.open_source("memory://dataset")
+
+
+def test_only_the_batches_that_hold_the_rows_are_looked_at(tmp_path, monkeypatch):
+    data = datasets.Dataset.from_dict({"p": [float(k) for k in range(40)]})
+    data.save_to_disk(tmp_path / "d", num_shards=2)
+    for path in sorted((tmp_path / "d").glob("*.arrow")):
+        with pa.OSFile(str(path)) as file:
+            table = pa.ipc.open_stream(file).read_all()
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table, max_chunksize=3)
+    source, read = cr.open_source(tmp_path / "d"), []
+    whole = arrow_files.ArrowFile.read
+    monkeypatch.setattr(
+        arrow_files.ArrowFile,
+        "read",
+        lambda self, number, columns: read.append(number) or whole(self, number, columns),
+    )
+    for start, stop, batches in [(4, 7, [1, 2]), (19, 21, [6, 0]), (3, 6, [1]), (39, 50, [6])]:
+        read.clear()
+        assert source.read(start, stop)[1][:, 0].tolist() == list(range(40))[start:stop]
+        assert read == batches

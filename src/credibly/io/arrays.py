@@ -13,7 +13,7 @@ from torch import Tensor
 from credibly._validation import require
 from credibly.errors import FileFormatError
 from credibly.io.array_files import ArrayFile, Header, as_numpy
-from credibly.io.source import Ids, Source, Where
+from credibly.io.source import Ids, Plain, Source, Where
 
 
 class ArraySource(Source):
@@ -58,9 +58,9 @@ class ArraySource(Source):
                 f"{self.path}: the array {found} is not one label for each of "
                 f"{self.header.shape[0]} inputs."
             )
-        self.label_type = "int64" if found.kind == "whole" else "double"
-        if found.kind == "other":
-            self.label_type = "string"
+        kinds: dict[str, Plain] = {"whole": "int64", "floating": "double"}
+        large = isinstance(found.layout, np.dtype) and found.layout.kind + str(found.item) == "u8"
+        self.label_type = "string" if large else kinds.get(found.kind, "string")
 
     def _labels(self, start: int, stop: int) -> list[Any]:
         values = as_numpy(self._label_file.rows(self._label_header, start, stop))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ class ArrowFile:
     Attributes:
         schema: of the rows.
         batches: where they are.
+        starts: the row that each begins with; the last number is that of all.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,13 +42,24 @@ class ArrowFile:
             # mapped only here: of every batch its head is looked at, and the file is closed again
             with pa.memory_map(str(path)) as file:
                 self.schema, self.batches = _index(file)
+            self.starts = [0, *accumulate(batch.rows for batch in self.batches)]
         except (OSError, pa.ArrowException) as error:
             raise self._unreadable(error) from error
 
     @property
     def rows(self) -> int:
         """How many there are."""
-        return sum(batch.rows for batch in self.batches)
+        return self.starts[-1]
+
+    def pieces(self, start: int, stop: int, columns: list[str]) -> Iterator[Any]:
+        """Read the batches in which the rows are, as tables of just these rows."""
+        number = max(bisect_right(self.starts, start) - 1, 0)
+        while number < len(self.batches) and self.starts[number] < stop:
+            first, last = self.starts[number : number + 2]
+            begin, end = max(start, first), min(stop, last)
+            if begin < end:
+                yield self.read(number, columns).slice(begin - first, end - begin)
+            number += 1
 
     def read(self, number: int, columns: list[str]) -> Any:
         """Read some columns of a batch, as a table."""

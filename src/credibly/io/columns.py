@@ -4,21 +4,57 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from credibly._validation import require
-from credibly.errors import FileFormatError
+from credibly.errors import FileFormatError, InvalidArgumentError
 from credibly.io.source import Plain, Where
 
 
-def plain_type(schema: Any, column: str) -> Plain:
-    """The type in which a column is carried along."""
+def plain_type(schema: Any, column: str, argument: str) -> Plain:
+    """The type in which a column of ids or labels is carried along, whatever its values are."""
     import pyarrow as pa
 
     kind = schema.field(column).type
+    if pa.types.is_uint64(kind):
+        return "string"  # half of its numbers are no 64-bit integers
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return "int64"
-    return "double" if pa.types.is_floating(kind) else "string"
+    if pa.types.is_floating(kind):
+        return "double"
+    try:
+        pa.array([], kind).cast(pa.string())
+    except (pa.ArrowException, NotImplementedError, TypeError):
+        raise InvalidArgumentError(
+            argument,
+            expected="a column with one number or text per row",
+            got=f"{column!r}, which holds {kind}",
+            remedy="Name another column, or write this one as text.",
+        ) from None
+    return "string"
+
+
+def id_type(schema: Any, column: str | None) -> Literal["int64", "string"]:
+    """The type of the ids: those of a column, or numbers of rows."""
+    whole = column is None or plain_type(schema, column, "id_column") == "int64"
+    return "int64" if whole else "string"
+
+
+def plain_values(column: Any, kind: str) -> list[Any]:
+    """The values of a column in such a type; bytes that are not UTF-8 are written in hex."""
+    import pyarrow as pa
+
+    holds = (
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+    )
+    if kind != "string" or not any(is_so(column.type) for is_so in holds):
+        found: list[Any] = column.cast(kind).to_pylist()
+        return found
+    raw = column.cast(pa.large_binary()).to_pylist()
+    return [None if value is None else value.decode("utf-8", "backslashreplace") for value in raw]
 
 
 def choose_columns(

@@ -9,11 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from credibly.io.fingerprints import digest_of_parts
+from credibly.io.fingerprints import digest_of_file, digest_of_parts
 from credibly.io.source import Source, Stamp, Where, naming, stamp_of
 
 AT_ONCE = 16
 """Files of a store that are asked for at the same time."""
+
+READ_AGAIN = 1 << 34
+"""Bytes of files on a disk, in all, up to which their contents are compared."""
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -30,14 +33,20 @@ class FileSet(Source):
         return self._root / self._names[number]
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 over the names, sizes and times of all files."""
-        with naming(self.path):
-            found = each(self._size_and_time, range(len(self._names)), afar=self.is_afar)
-            return digest_of_parts(zip(self._names, found, strict=True))
+        """Return the SHA-256 over the names and contents of all files.
 
-    def _size_and_time(self, number: int) -> str:
-        stamp = stamp_of(self._where(number))
-        return str(tuple(stamp[-3:-1] if isinstance(self.path, Path) else stamp))
+        Where they are many bytes, or in a store, over their sizes and times instead.
+        """
+        with naming(self.path):
+            stamps = list(each(stamp_of, self._places(), afar=self.is_afar))
+            found: Iterator[str]
+            if not isinstance(self.path, Path):
+                found = (str(tuple(stamp)) for stamp in stamps)
+            elif sum(size for *_, size, _, _ in stamps) <= READ_AGAIN:
+                found = map(digest_of_file, map(str, self._places()))
+            else:
+                found = (str(tuple(stamp[-3:-1])) for stamp in stamps)
+            return digest_of_parts(zip(self._names, found, strict=True))
 
     def stamp(self, start: int = 0, stop: int | None = None) -> Stamp:
         """Return a digest of the stamp of each file that holds some of the rows."""
@@ -50,9 +59,8 @@ class FileSet(Source):
         last = bisect_right(self._starts, max(start, stop - 1)) - 1
         return slice(bisect_right(self._starts, start) - 1, last + 1)
 
-    def reads(self, path: Path) -> bool:
-        own = (self._where(number) for number in range(len(self._names)))
-        return any(isinstance(w, Path) and w.exists() and path.samefile(w) for w in own)
+    def _places(self) -> Iterator[Where]:
+        return map(self._where, range(len(self._names)))
 
 
 def each(call: Callable[[Item], Found], items: Iterable[Item], *, afar: bool) -> Iterator[Found]:

@@ -29,8 +29,9 @@ def digest_of_file(path: str | Path) -> str:
 def digest_of_parts(parts: Iterable[tuple[str, str]]) -> str:
     """Return the SHA-256 over named digests or words, in the order given."""
     total = hashlib.sha256()
-    for name, value in parts:
-        total.update(f"{len(name)}:{name}={len(value)}:{value};".encode())
+    for name, value in parts:  # a name of a file may hold bytes that are not UTF-8
+        words = f"{len(name)}:{name}={len(value)}:{value};"
+        total.update(words.encode("utf-8", "surrogateescape"))
     return total.hexdigest()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ from credibly._validation import require
 from credibly.errors import FileFormatError
 from credibly.io.file_set import each
 from credibly.io.fingerprints import digest_of_file, digest_of_parts
-from credibly.io.listing import Listing, list_folder
+from credibly.io.listing import Listing, list_folder, printable
 from credibly.io.pixels import Mode, Shape, is_plain, pixels_of, shape_of, size_pair
 from credibly.io.source import Ids, Source, Stamp, Where, stamp_of
 from credibly.types import CPU
@@ -64,6 +63,9 @@ class ImageFolder(Source):
         if not self._names:
             raise FileFormatError(f"{path}: no images in this folder ({', '.join(ENDINGS)}).")
         self._limit(len(self._names), limit)
+        if label is not None and "index" not in known:
+            for name in self._some():  # before any work is done
+                class_of(path, name)
         self.shape = tuple(known.get("shape") or self._common_shape())
 
     def options(self) -> dict[str, object]:
@@ -91,7 +93,7 @@ class ImageFolder(Source):
             facts = {f.name: f for f in list_folder(folder)}
             found = ((name, facts.get(name)) for name in self._some())
             return digest_of_parts((name, repr(f and (f.size, f.changed))) for name, f in found)
-        return digest_of_parts((_printable(n), _digest(folder / n)) for n in self._some())
+        return digest_of_parts((n, _digest(folder / n)) for n in self._some())
 
     def stamp(self, start: int = 0, stop: int | None = None) -> Stamp:
         """Return a digest of the stamp of every image, since there may be millions of them."""
@@ -102,6 +104,9 @@ class ImageFolder(Source):
 
     def stamped(self, start: int, stop: int) -> slice:
         return slice(start, stop)
+
+    def _places(self) -> Iterator[Where]:
+        yield self._root  # millions of names are not followed one by one
 
     def _stamp(self, name: str) -> int:
         try:
@@ -119,7 +124,7 @@ class ImageFolder(Source):
         for row, pixels in zip(rows, each(self._pixels, names, afar=self.is_afar), strict=True):
             if pixels is not None and pixels.shape == row.shape:
                 row.copy_(pixels)
-        return [_printable(name) for name in names], rows
+        return [printable(name) for name in names], rows
 
     def _pixels(self, name: str) -> Tensor | None:
         return pixels_of(self._root / name, self.mode, self.size)
@@ -142,8 +147,8 @@ def common_shape(path: Where, shapes: Iterable[tuple[str, Shape | None]]) -> Sha
         count += 1
         if first is not None and shape not in (None, first[1]):
             raise FileFormatError(
-                f"{path}: the images differ: {_printable(first[0])} is {first[1]}, "
-                f"{_printable(name)} is {shape} (channels, height, width). Pass size=(height, "
+                f"{path}: the images differ: {printable(first[0])} is {first[1]}, "
+                f"{printable(name)} is {shape} (channels, height, width). Pass size=(height, "
                 "width) (--size HEIGHTxWIDTH) and mode='grey' (--mode grey), or 'rgb'."
             )
         if shape is not None:
@@ -170,15 +175,10 @@ def class_of(folder: object, name: str) -> str:
     found, slash, _ = name.partition("/")
     if not slash:
         raise FileFormatError(
-            f"{folder}: {_printable(name)} is in no folder that could name its class. Leave out "
+            f"{folder}: {printable(name)} is in no folder that could name its class. Leave out "
             "the label, or move it into one."
         )
-    return _printable(found)
-
-
-def _printable(name: str) -> str:
-    """Return a name that is text; bytes that are not UTF-8 are written in hex."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+    return printable(found)
 
 
 def _digest(path: Path) -> str:

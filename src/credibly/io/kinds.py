@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from credibly._validation import require
 from credibly.errors import FileFormatError
 from credibly.io.arrays import ArraySource
 from credibly.io.images import ENDINGS, ImageFolder
-from credibly.io.listing import Listing, list_folder
+from credibly.io.listing import Listing, is_glob, list_folder, root_of
 from credibly.io.parts import Parts
-from credibly.io.places import FileFacts
+from credibly.io.places import FileFacts, full_name, is_below
+from credibly.io.saved_dataset import is_saved_dataset
 from credibly.io.source import ARRAYS, TABLES, Source, Where
 from credibly.io.tables import Table
 from credibly.io.tars import TarShards
@@ -118,6 +119,26 @@ def _kind_of(where: Where, listing: Listing, *, named: bool) -> str:
 
 def _of_arrays(suffix: str) -> tuple[str, ...]:
     return ("scale",) if suffix == ".npy" else ("key", "label", "scale")
+
+
+def would_read(path: Where, new: Where) -> bool:
+    """Whether a folder, or a pattern, would mean a new file of this name as well."""
+    pattern, skipped = None, _ONLY_NAMED
+    if is_glob(path):
+        root, pattern = root_of(path)
+        skipped = frozenset()
+    elif (path.is_dir() if isinstance(path, Path) else path.is_folder()) and not is_saved_dataset(
+        path
+    ):
+        root = path
+    else:
+        return False
+    folder, name = full_name(root), full_name(new)
+    inner = name.removeprefix(f"{folder}/")
+    if not is_below(folder, name) or (pattern is not None and not pattern.fullmatch(inner)):
+        return False
+    kind = _kind(inner)
+    return kind is not None and kind not in skipped
 
 
 def refuse_others(given: Mapping[str, object], allowed: Sequence[str], what: str) -> None:

@@ -49,6 +49,11 @@ class Names:
         return map(self.__getitem__, range(len(self)))
 
 
+def printable(name: str) -> str:
+    """Return a name that is text; bytes that are not UTF-8 are written in hex."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
 @dataclass(frozen=True, eq=False)
 class Listing:
     """Files of a folder, by name relative to it.
@@ -150,15 +155,22 @@ def _facts(entry: os.DirEntry[str], prefix: str) -> FileFacts:
     return FileFacts(name, found.st_size, found.st_mtime_ns)
 
 
+def root_of(pattern: Where) -> tuple[Where, re.Pattern[str]]:
+    """Return the folder in which a pattern begins, and what names below it must fit."""
+    parts, root = [], pattern
+    while MAGIC.search(str(root)):
+        parts.append(root.name)
+        root = root.parent
+    return root, _expression("/".join(reversed(parts)))
+
+
 def expand(pattern: Where) -> tuple[Where, list[FileFacts]]:
     """Return the folder in which a pattern begins, and the files that it matches."""
-    if not isinstance(pattern, Path):
-        return _expand_afar(pattern)
-    parts = pattern.parts
-    fixed = next(n for n, part in enumerate(parts) if MAGIC.search(part))
-    root, found = Path(*parts[:fixed]), []
-    inner = str(Path(*parts[fixed:]))
-    for name in glob.iglob(inner, root_dir=root, recursive=True):  # noqa: PTH207  # hides dots
+    root, fits = root_of(pattern)
+    if not (isinstance(pattern, Path) and isinstance(root, Path)):
+        return root, [file for file in list_folder(root) if fits.fullmatch(file.name)]
+    inner, found = str(pattern.relative_to(root)), []
+    for name in set(glob.iglob(inner, root_dir=root, recursive=True)):  # noqa: PTH207  # hides dots
         path = root / name
         if path.is_file():
             facts = path.stat()
@@ -166,27 +178,27 @@ def expand(pattern: Where) -> tuple[Where, list[FileFacts]]:
     return root, found
 
 
-def _expand_afar(pattern: Where) -> tuple[Where, list[FileFacts]]:
-    parts, root = [], pattern
-    while MAGIC.search(str(root)):
-        parts.append(root.name)
-        root = root.parent
-    fits = _expression("/".join(reversed(parts)))
-    return root, [file for file in list_folder(root) if fits.fullmatch(file.name)]
-
-
 def _expression(pattern: str) -> re.Pattern[str]:
-    """The regular expression of a pattern: `**` is any folders, `*` ends at a slash."""
-    found, n = "", 0
+    """The regular expression of a pattern, as `glob` reads it: `**` alone is any folders."""
+    *folders, last = pattern.split("/")
+    inner = "".join(_ANY_FOLDERS if part == "**" else f"{_of_part(part)}/" for part in folders)
+    ending = rf"{_ANY_FOLDERS}(?!\.)[^/]+" if last == "**" else _of_part(last)
+    return re.compile(inner + ending, re.DOTALL)
+
+
+_ANY_FOLDERS = r"(?:(?!\.)[^/]+/)*"
+
+
+def _of_part(pattern: str) -> str:
+    """The expression of a name between slashes; only a dot fits names that begin with one."""
+    found, n = "" if pattern.startswith(".") else r"(?!\.)", 0
     while n < len(pattern):
-        if pattern.startswith("**/", n):
-            found, n = found + "(?:[^/]+/)*", n + 3
-        elif pattern[n] == "[" and "]" in pattern[n + 2 :]:
+        if pattern[n] == "[" and "]" in pattern[n + 2 :]:
             end = pattern.index("]", n + 2)
             inner = pattern[n + 1 : end].replace("\\", r"\\")
             found += f"[{'^' + inner[1:] if inner.startswith('!') else inner}]"
             n = end + 1
         else:
-            one = {"*": "[^/]*", "?": "[^/]"}.get(pattern[n], re.escape(pattern[n]))
-            found, n = found + one, n + 1
-    return re.compile(found)
+            found += {"*": "[^/]*", "?": "[^/]"}.get(pattern[n], re.escape(pattern[n]))
+            n += 1
+    return found

@@ -143,7 +143,7 @@ class Parts(FileSet):
             part = self._open(where, **self._options, limit=self._limited)
         except NoRowsError:
             return None
-        names = TableFile(where).names if isinstance(part, Table) else None
+        names = part.names if isinstance(part, Table) else None
         types = (part.id_type, part.label_type)
         return _Look(where, len(part), part.kind, part.shape, types, part.options(), names)
 

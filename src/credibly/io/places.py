@@ -228,3 +228,22 @@ def local_path(name: Any) -> Path:
     if found is not None and found["scheme"].lower() == "file":
         return Path("/" + found["rest"].lstrip("/"))
     return Path(name)
+
+
+def full_name(where: Path | Place) -> str:
+    """The one name of a file or folder, without links, on this machine or in a store."""
+    path = where.path if isinstance(where, LocalPlace) else where
+    return str(path.resolve() if isinstance(path, Path) else path).rstrip("/")
+
+
+def is_below(folder: str, name: str) -> bool:
+    """Whether a full name is that of a folder, or of something in it."""
+    return f"{name}/".startswith(f"{folder}/")
+
+
+def is_same_file(left: Path | Place, right: Path | Place) -> bool:
+    """Whether two names on this machine are links to one file."""
+    one, other = (w.path if isinstance(w, LocalPlace) else w for w in (left, right))
+    if not (isinstance(one, Path) and isinstance(other, Path)):
+        return False
+    return one.exists() and other.exists() and one.samefile(other)

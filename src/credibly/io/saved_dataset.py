@@ -16,7 +16,13 @@ from credibly._validation import require
 from credibly.errors import FileFormatError
 from credibly.io.arrays import as_floats
 from credibly.io.arrow_files import ArrowFile
-from credibly.io.columns import choose_columns, in_order_of_model, plain_type
+from credibly.io.columns import (
+    choose_columns,
+    id_type,
+    in_order_of_model,
+    plain_type,
+    plain_values,
+)
 from credibly.io.file_set import FileSet
 from credibly.io.images import common_shape
 from credibly.io.nested import array_of
@@ -75,9 +81,9 @@ class SavedDataset(FileSet):
         self._schema = self._files[0].schema
         self._limit(self._starts[-1], limit)
         self._choose(key, columns, drop)
-        self.label_type = "string" if label is None else plain_type(self._schema, label)
-        whole = id_column is None or plain_type(self._schema, id_column) == "int64"
-        self.id_type = "int64" if whole else "string"
+        if label is not None:
+            self.label_type = plain_type(self._schema, label, "label")
+        self.id_type = id_type(self._schema, id_column)
         self.files = self._images
         self.shape = self._common_shape()
 
@@ -141,10 +147,10 @@ class SavedDataset(FileSet):
         own = [name for name in (self.id_column, self.label) if name is not None]
         table = self._table(start, stop, list(dict.fromkeys([*self.columns, *own])))
         if self.label is not None:
-            self._kept.keep(start, stop, self._words(table, self.label, self.label_type))
+            self._kept.keep(start, stop, plain_values(table.column(self.label), self.label_type))
         ids: list[Any] = list(range(start, stop))
         if self.id_column is not None:
-            ids = self._words(table, self.id_column, self.id_type)
+            ids = plain_values(table.column(self.id_column), self.id_type)
         return ids, self._inputs(table)
 
     def _labels(self, start: int, stop: int) -> list[Any]:
@@ -152,11 +158,7 @@ class SavedDataset(FileSet):
         if kept is not None:
             return kept
         assert self.label is not None  # noqa: S101
-        return self._words(self._table(start, stop, [self.label]), self.label, self.label_type)
-
-    def _words(self, table: Any, name: str, kind: str) -> list[Any]:
-        found: list[Any] = table.column(name).cast(kind).to_pylist()
-        return found
+        return plain_values(self._table(start, stop, [self.label]).column(0), self.label_type)
 
     def _inputs(self, table: Any) -> Tensor:
         if self._key is None:
@@ -195,16 +197,10 @@ class SavedDataset(FileSet):
         return pa.concat_tables(self._pieces(start, stop, columns))
 
     def _pieces(self, start: int, stop: int, columns: list[str]) -> Iterator[Any]:
-        """Read the batches in which the rows are."""
-        for begin, file in zip(self._starts, self._files, strict=False):
-            first = begin
-            for number, batch in enumerate(file.batches):
-                last = first + batch.rows
-                if start < last and first < stop:
-                    piece = file.read(number, columns)
-                    skip = max(0, start - first)
-                    yield piece.slice(skip, min(stop, last) - first - skip)
-                first = last
+        """Read the files in which the rows are."""
+        for number in range(len(self._files))[self.stamped(start, stop)]:
+            begin = self._starts[number]
+            yield from self._files[number].pieces(max(start - begin, 0), stop - begin, columns)
 
 
 def _files_of(folder: Path) -> list[str]:

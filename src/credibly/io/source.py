@@ -16,7 +16,7 @@ from torch import Tensor
 from credibly._validation import require, whole_number
 from credibly.errors import FileFormatError
 from credibly.io.fingerprints import digest_of_file, digest_of_parts
-from credibly.io.places import Place
+from credibly.io.places import Place, full_name, is_below, is_same_file
 from credibly.model.classifier import Classifier
 
 Ids = list[int] | list[str] | list[str | None] | list[int | None]
@@ -132,10 +132,16 @@ class Source(ABC):
         """The types of what is carried, the same for all rows."""
         return {} if self.label is None else {"label": self.label_type}
 
-    def reads(self, path: Path) -> bool:
-        """Whether a file of this machine is what is read here."""
-        own = self.path
-        return isinstance(own, Path) and own.exists() and path.samefile(own)
+    def reads(self, where: Where) -> bool:
+        """Whether a file is among those that are read here, or a folder holds one of them."""
+        name = full_name(where)
+        return any(
+            is_below(name, full_name(own)) or is_same_file(where, own) for own in self._places()
+        )
+
+    def _places(self) -> Iterator[Where]:
+        """The files that are read."""
+        yield self.path
 
     @property
     def is_afar(self) -> bool:

@@ -15,7 +15,13 @@ from torch import Tensor
 
 from credibly._extras import require_table_extra
 from credibly.errors import FileFormatError
-from credibly.io.columns import choose_columns, in_order_of_model, plain_type
+from credibly.io.columns import (
+    choose_columns,
+    id_type,
+    in_order_of_model,
+    plain_type,
+    plain_values,
+)
 from credibly.io.source import Ids, Kept, Plain, Source, Where
 from credibly.io.table_files import TableFile
 from credibly.model.batches import column_names
@@ -39,7 +45,7 @@ class Table(Source):
         label: str | None = None,
         known: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        pa = require_table_extra("A table of inputs", pandas=False)
+        require_table_extra("A table of inputs", pandas=False)
         self.path, self.kind, self.id_column = path, path.suffix.lower()[1:], id_column
         self.opened, self.label = self.stamp(), label
         self._file = TableFile(path)
@@ -49,7 +55,7 @@ class Table(Source):
         self.shape = (len(self.columns),)
         self._kept = Kept()
         self._rewind()
-        self.id_type, self.label_type = known.get("types") or self._types(pa)
+        self.id_type, self.label_type = known.get("types") or self._types()
         rows = known["rows"] if "rows" in known else self._count(limit)
         self._limit(rows, limit)
 
@@ -73,17 +79,21 @@ class Table(Source):
         spec["options"] |= {"columns": list(self.columns), "drop": []}
         return spec
 
+    @property
+    def names(self) -> list[str]:
+        """All columns of the file."""
+        return self._file.names
+
     def _known(self) -> dict[str, Any]:
         return {"rows": len(self), "types": [self.id_type, self.label_type]}
 
-    def _types(self, pa: Any) -> tuple[Literal["int64", "string"], Plain]:
+    def _types(self) -> tuple[Literal["int64", "string"], Plain]:
         """The types of ids and labels as the file tells them; words, at first, in CSV."""
         if self.kind != "parquet":
             return "string", "string"
-        ids = None if self.id_column is None else self._file.schema.field(self.id_column).type
-        whole = ids is None or pa.types.is_integer(ids)
-        label = "string" if self.label is None else plain_type(self._file.schema, self.label)
-        return "int64" if whole else "string", label
+        schema = self._file.schema
+        label = "string" if self.label is None else plain_type(schema, self.label, "label")
+        return id_type(schema, self.id_column), label
 
     def _count(self, limit: int | None) -> int:
         """Count the rows, and find a value that is not a number before any work is done."""
@@ -178,8 +188,7 @@ class Table(Source):
 
     def _words(self, batch: Any, column: str, kind: str) -> list[Any]:
         with self._file.reading():
-            found: list[Any] = batch.column(column).cast(kind).to_pylist()
-        return found
+            return plain_values(batch.column(column), kind)
 
     def _features(self, batch: Any, first: int) -> Any:
         """Return the features of a batch (n, d) in double precision; missing ones are NaN."""

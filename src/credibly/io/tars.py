@@ -23,7 +23,7 @@ from credibly.io.arrays import as_floats
 from credibly.io.file_set import FileSet, each
 from credibly.io.files import check_format, load_tensors, save_tensors
 from credibly.io.images import ENDINGS, common_shape
-from credibly.io.listing import Names, as_tensor
+from credibly.io.listing import Names, as_tensor, printable
 from credibly.io.pixels import Mode, Shape, pixels_of, shape_of, size_pair
 from credibly.io.source import Ids, Where
 from credibly.io.tar_index import Member, Sample, TarShard
@@ -194,7 +194,7 @@ class TarShards(FileSet):
         for place, row in zip(x, rows, strict=True):
             if row is not None and row.shape == place.shape:
                 place.copy_(row)
-        return [self._keys[number] for number in range(start, stop)], x
+        return [printable(self._keys[number]) for number in range(start, stop)], x
 
     def _input(self, number: int) -> Tensor | None:
         content = self._content(number)
@@ -238,7 +238,7 @@ class TarShards(FileSet):
                 self.scale is not None,
                 "scale",
                 "a number to divide the whole numbers by, as the model was trained",
-                f"none, for {header.dtype} in {self._keys[number]}",
+                f"none, for {header.dtype} in {printable(self._keys[number])}",
                 "Pass scale=255 (--scale 255) for bytes that become [0, 1], or scale=1.",
             )
         return header.shape
