@@ -77,11 +77,11 @@ def test_a_model_that_fails_when_it_starts_is_never_ready(held_judge, running_se
     with running_service(held_judge, warm=False) as asked:
         wait_until(lambda: asked.service.ready)
     service = Service(held_judge, Settings())
-    service.solver.prepare = service._prepare
-    service._warm_up = lambda: 1 / 0
+    service.solver.forward = lambda *_, **__: 1 / 0
     service.start()
     service.stop()
     assert not service.ready
+    assert isinstance(service.broken, ZeroDivisionError)
     assert b'credibly_failures_total{kind="ZeroDivisionError"} 1.0' in service.metrics.text()
 
 
@@ -103,7 +103,7 @@ def test_what_was_accepted_is_finished_and_the_rest_is_told_to_go(
 ):
     with running_service(held_judge) as asked:
         filled(asked, held, aside, wait_until, rows=3)
-        asked.service.draining = True
+        asked.service.drain()
         answer = asked.judge(torch.zeros(1, 4))
         assert answer.status_code == 503
         assert answer.headers["connection"] == "close"
@@ -122,7 +122,7 @@ def slow(held):
 def test_without_time_for_a_profile_one_forward_answers_and_says_so(slow, running_service):
     x = torch.randn(3, 4)
     with running_service(slow) as asked:
-        asked.service.solver.profile_pace.note(1, 1e6)  # it is said to take days
+        asked.service.solver.backlog.pace.note(1, 1e6)  # it is said to take days
         answer = asked.judge(x)
         text = asked.client.get("/metrics").text
     forward = asked.service.solver.forward(x)
@@ -138,7 +138,7 @@ def test_without_time_for_a_profile_one_forward_answers_and_says_so(slow, runnin
 def test_a_profile_that_is_late_is_not_waited_for(slow, running_service):
     """The estimate was too short: the answer still comes at the deadline, by one forward."""
     with running_service(slow) as asked:
-        solver, solve = asked.service.solver, asked.service.solver._profiles
+        backlog, solve = asked.service.solver.backlog, asked.service.solver.backlog._profiles
         begun, go = threading.Event(), threading.Event()
 
         def late(chosen):
@@ -146,12 +146,12 @@ def test_a_profile_that_is_late_is_not_waited_for(slow, running_service):
             assert go.wait(30)
             solve(chosen)
 
-        solver._profiles = late
+        backlog._profiles = late
         headers = {"x-deadline-ms": "300"}
         answer = asked.client.post("/v1/judge", json={"inputs": [[0.1] * 4]}, headers=headers)
         assert begun.is_set()
         go.set()
-        solver._profiles = solve
+        backlog._profiles = solve
         assert asked.judge(torch.zeros(1, 4)).json()["complete"] is True
     assert answer.json()["complete"] is False
     assert answer.json()["rows"][0]["stage"] == "forward"
@@ -159,7 +159,7 @@ def test_a_profile_that_is_late_is_not_waited_for(slow, running_service):
 
 def test_a_profile_that_fails_leaves_the_verdict_of_one_forward(running_service, judge):
     with running_service(judge) as asked:
-        asked.service.solver._profiles = lambda _: 1 / 0
+        asked.service.solver.backlog._profiles = lambda _: 1 / 0
         answer = asked.judge(torch.zeros(2, 4), profile=True)
     assert answer.status_code == 200
     assert answer.json()["complete"] is False
@@ -175,7 +175,7 @@ def test_memory_is_bounded_by_settings(judge):
     assert found.batch > 0
     assert found.total == sum(vars(found).values())
     assert str(found).startswith("at most about ")
-    assert Memory.of(Settings(), 4, 10, 0, 8).queue == 4 * (512 + 2 * 64)
+    assert Memory.of(Settings(), row=4, body=10, a_pass=0, batch=8, images=True).queue == 4 * (512 + 2 * 64)
 
 
 def test_a_thousand_requests_get_their_own_answers(asked, judge):

@@ -28,7 +28,7 @@ def test_the_watch_goes_on_after_a_restart(judge, running_service, tmp_path, wai
         assert classes == state["by_class"].keys()
         assert not told["alarm"]
     assert place.exists()
-    with running_service(judge, watching=Watching.begin(judge, place, None, 0.5)) as asked:
+    with running_service(judge, watching=Watching.begin(judge, place, None, None)) as asked:
         for first in range(0, 60, 6):
             asked.judge(strange[first : first + 6])
             expected.update(judge(strange[first : first + 6]))

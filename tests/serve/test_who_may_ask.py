@@ -34,7 +34,7 @@ def test_without_the_token_only_health_is_told(guarded):
 
 @pytest.mark.parametrize(
     "given",
-    ["", "Bearer", f"Bearer {TOKEN}0", f"Bearer {TOKEN[:-1]}", TOKEN, f"bearer {TOKEN}", "B \xe9"],
+    ["", "Bearer", f"Bearer {TOKEN}0", f"Bearer {TOKEN[:-1]}", TOKEN, f"Basic {TOKEN}", "B \xe9"],
 )
 def test_a_wrong_token_is_refused(guarded, given):
     headers = {"authorization": given.encode("latin-1")}

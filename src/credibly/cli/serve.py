@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from credibly.cli import options as o
-from credibly.cli.console import print_text
+from credibly.cli.console import print_error, print_text
+from credibly.errors import ModelError
 
 if TYPE_CHECKING:
     from credibly.serve.service import Service
@@ -57,7 +58,7 @@ def serve(
     ] = None,
     bodies: Annotated[int, _limit("Bytes of all requests being read.", min=1)] = 64 << 20,
     connections: Annotated[int, _limit("Open connections.", min=1)] = 2048,
-    pixels: Annotated[int, _limit("Pixels of an image.", min=1)] = 16_000_000,
+    pixels: Annotated[int, _limit("Pixels of all images of a request.", min=1)] = 16_000_000,
     drain: Annotated[float, _limit("Seconds to finish, once told to stop.")] = 30.0,
     threads: Annotated[
         int | None, _limit("Of the solver.", min=1, show_default="what is fastest")
@@ -73,7 +74,9 @@ def serve(
     ordinary: Annotated[
         Path | None, typer.Option(help="Verdicts on fresh ordinary inputs, for the watch.")
     ] = None,
-    false_alarms: Annotated[float, typer.Option(help="Of the watch, ever, at most.")] = 0.01,
+    false_alarms: Annotated[
+        float | None, typer.Option(help="Of the watch, ever, at most.", show_default="0.01")
+    ] = None,
     of_model: o.ModelOptions,
 ) -> None:
     """Answer requests with verdicts: /v1/judge, and the Open Inference Protocol."""
@@ -86,6 +89,7 @@ def serve(
 
     token = read_token(token_file, os.environ.get("CREDIBLY_TOKEN"))
     check_who_may_ask(host, token, forced=without_token)
+    _check_watched(watch, ordinary, false_alarms)
     settings = Settings(
         name=name, batch=batch, rows=rows, queue=max(queue, rows), wait=wait, deadline=deadline,
         body=body, bodies=bodies, connections=connections, pixels=pixels, drain=drain,
@@ -113,6 +117,16 @@ def _service(
     return Service(fitted, settings, watching)
 
 
+def _check_watched(watch: Path | None, ordinary: Path | None, false_alarms: float | None) -> None:
+    """Refuse settings of a watch that there is not."""
+    from credibly._validation import require
+
+    for name, value in (("ordinary", ordinary), ("false_alarms", false_alarms)):
+        good = watch is not None or value is None
+        remedy = "Pass --watch FILE to watch the stream, or leave it out."
+        require(good, name, "a file for the watch", f"{value} without one", remedy)
+
+
 def _run(service: Service, host: str, port: int, token: str | None) -> None:
     from credibly.serve import logs
     from credibly.serve.app import create_app
@@ -127,5 +141,9 @@ def _run(service: Service, host: str, port: int, token: str | None) -> None:
     hosts = LOOPBACK | {address} if is_loopback(host) else None
     # the solver gives up Python's lock thousands of times per second; it should get it back soon
     sys.setswitchinterval(SWITCH)
-    run(create_app(service, token=token, hosts=hosts), service, listening)
+    try:
+        run(create_app(service, token=token, hosts=hosts), service, listening)
+    except ModelError as error:
+        print_error(f"error: {error}", "red")
+        raise typer.Exit(1) from error
     print_text("stopped")

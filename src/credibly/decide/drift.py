@@ -138,11 +138,26 @@ class DriftWatch:
             history: keeps what happened at each input, for a picture.
         """
         with self._lock:
-            for places, predicted in self._parts(judgement):
-                for trace in self._engine.after(places, predicted):
-                    if history is not None:
-                        history.add(trace)
+            self._go_on(judgement, history)
             return state_of(self._engine)
+
+    def follow(self, judgement: Judgement) -> None:
+        """Go on as `update` does, without the state: that of many classes takes time."""
+        with self._lock:
+            self._go_on(judgement, None)
+
+    def skip(self, rows: int = 1) -> None:
+        """Go on past inputs that have no judgement, since the model failed; they are unusable."""
+        nothing = np.zeros(whole("rows", rows), np.int64)
+        with self._lock:
+            for _ in self._engine.after(nothing, nothing - 1):
+                pass
+
+    def _go_on(self, judgement: Judgement | str | Path, history: DriftHistory | None) -> None:
+        for places, predicted in self._parts(judgement):
+            for trace in self._engine.after(places, predicted):
+                if history is not None:
+                    history.add(trace)
 
     def _parts(self, judgement: Judgement | str | Path) -> Iterator[tuple[Integers, Integers]]:
         if isinstance(judgement, Judgement):
@@ -168,7 +183,7 @@ class DriftWatch:
     @property
     def alarm(self) -> bool:
         """Whether the stream left what the Judge was fitted on."""
-        return self.state.alarm
+        return self._engine.since is not None
 
     @property
     def martingale(self) -> float:
@@ -176,14 +191,19 @@ class DriftWatch:
         return self.state.martingale
 
     @property
+    def log_martingale(self) -> float:
+        """Log of `martingale`, which a float can always hold."""
+        return self._engine.whole.bets.log_martingale
+
+    @property
     def seen(self) -> int:
         """Inputs so far."""
-        return self.state.seen
+        return self._engine.seen
 
     @property
     def since(self) -> int | None:
         """Number of the input, from 1 on, with which the alarm rose."""
-        return self.state.since
+        return self._engine.since
 
     @property
     def by_class(self) -> Mapping[int, ClassDrift]:

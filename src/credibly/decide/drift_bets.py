@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ class Bets:
         worth = np.logaddexp(np.log(waiting(steps)), np.logaddexp.reduce(logs, -1))
         return Bets(logs[..., -1, :], self.count + p.shape[-1]), worth
 
-    @property
+    @cached_property  # of many classes most stay as they are
     def log_martingale(self) -> float:
         """Of one stream, now."""
         staked_logs = float(np.logaddexp.reduce(self.logs))

@@ -25,6 +25,9 @@ Columns = dict[str, list[Any]]
 FORWARD, PROFILED = "forward", "profile"
 """Stages: a verdict by one forward, and one that looked at a profile."""
 
+NO_TIME, FAILED = "no time", "failed"
+"""Why a row is not complete: its profile would have come too late, or the model raised."""
+
 
 @dataclass(frozen=True, eq=False)
 class Explained:
@@ -89,8 +92,8 @@ class Answer:
 def columns_of(found: Judgement) -> Columns:
     """The columns of a judgement by one forward.
 
-    `class` is -1 where a row is unusable; `stage` says what the verdict looked at, and `complete`
-    whether all that was needed or asked for was done.
+    `class` is -1 where a row is unusable; `stage` says what the verdict looked at, `complete`
+    whether all that was needed or asked for was done, and `incomplete` why not.
     """
     numbers = torch.stack([getattr(found, name) for name in NUMBERS]).tolist()
     predicted = found.predicted.tolist()
@@ -104,6 +107,7 @@ def columns_of(found: Judgement) -> Columns:
         "reason": [found.reasons[row] for row in range(count)],
         "stage": [FORWARD] * count,
         "complete": [True] * count,
+        "incomplete": [None] * count,
     }
 
 
@@ -118,6 +122,7 @@ def failed(reason: str) -> Columns:
         "reason": [f"unusable: {reason}"],
         "stage": [FORWARD],
         "complete": [True],
+        "incomplete": [None],
     }
 
 
@@ -129,6 +134,11 @@ def joined(parts: list[Columns]) -> Columns:
 def part_of(columns: Columns, first: int, stop: int) -> Columns:
     """The rows first <= row < stop."""
     return {name: values[first:stop] for name, values in columns.items()}
+
+
+def set_incomplete(columns: Columns, row: int, why: str) -> None:
+    """Say of a row why it has not all that was needed or asked for."""
+    columns["complete"][row], columns["incomplete"][row] = False, why
 
 
 def explained_of(found: Judgement, row: int, profile: Profile) -> Explained:

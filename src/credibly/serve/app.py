@@ -7,20 +7,22 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
+from torch import Tensor
 
 from credibly.serve import openapi, protocol
 from credibly.serve.answers import Answer, cleaned
 from credibly.serve.bodies import Held, check_kind, gone_of
 from credibly.serve.forms import files_of
 from credibly.serve.gate import GONE, Gate
-from credibly.serve.intake import flag, parsed
 from credibly.serve.metrics import KIND
+from credibly.serve.plain_json import check_names, flag, parsed
 from credibly.serve.refusal import RefusedError, refused
 from credibly.serve.service import GoneError, Service
 from credibly.version import __version__
@@ -28,10 +30,15 @@ from credibly.version import __version__
 SAVE_EVERY = 30.0
 """Seconds between two saves of the watch over the stream."""
 
+JSON, NPY = "application/json", "application/x-npy"
+
 ARRAYS = {
-    "application/x-npy": ".npy", "application/x-npz": ".npz", "application/zip": ".npz",
+    NPY: ".npy", "application/x-npz": ".npz", "application/zip": ".npz",
 }  # fmt: skip
-KINDS = ("application/json", *ARRAYS, "image/*", "multipart/form-data")
+LIGHT = 1 << 16
+"""Bytes of numbers that are read sooner than another thread could begin with them."""
+
+KINDS = (JSON, *ARRAYS, "image/*", "multipart/form-data")
 
 
 def create_app(
@@ -40,7 +47,7 @@ def create_app(
     """The application of a service, behind its gate; see `Gate` for the arguments."""
     app = FastAPI(
         title="credibly", version=__version__, lifespan=_lifespan(service),
-        description=openapi.ABOUT, docs_url=None, redoc_url=None,
+        description=openapi.ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
     _add_health(app, service)
     _add_protocol(app, service)
@@ -106,10 +113,12 @@ def _yes_or_no(*, well: bool, word: str) -> Response:
 
 
 def _add_health(app: FastAPI, service: Service) -> None:
+    @app.head("/v2/health/live", include_in_schema=False)
     @app.get("/v2/health/live", responses=openapi.HEALTH, summary="Whether it runs")
     async def live() -> Response:
         return _yes_or_no(well=service.live, word="live")
 
+    @app.head("/v2/health/ready", include_in_schema=False)
     @app.get("/v2/health/ready", responses=openapi.HEALTH, summary="Whether it takes requests")
     async def ready() -> Response:
         return _yes_or_no(well=service.ready, word="ready")
@@ -144,6 +153,7 @@ def _add_protocol(app: FastAPI, service: Service) -> None:
         facts = service.judge.facts
         return _json(protocol.describe(name, service.intake, facts.classes))
 
+    @app.head("/v2/models/{name}/ready", include_in_schema=False)
     @app.get("/v2/models/{name}/ready", responses=openapi.HEALTH, summary="Whether it is ready")
     async def model_ready(name: str) -> Response:
         check_name(name)
@@ -154,7 +164,10 @@ def _add_protocol(app: FastAPI, service: Service) -> None:
         check_name(name)
         length = request.headers.get(protocol.JSON_LENGTH)
         with Held(service) as held:
-            asked = protocol.read(await held.read(request), length, service.intake)
+            content = await held.read(request)
+            work = partial(protocol.read, content, length, service.intake)
+            asked = await service.parse(work, light=len(content) <= LIGHT)
+            del content, work
         answer = await _answered(request, service, asked.rows, profile=asked.profile)
         content, size = protocol.write(name, asked, answer, service.intake)
         if size is None:
@@ -167,11 +180,16 @@ def _add_judge(app: FastAPI, service: Service) -> None:
     @app.post("/v1/judge", **openapi.judge(service.intake))
     async def judge(request: Request) -> Response:
         query = request.query_params
+        check_names("query", query, ("profile", "counterfactual", "key"))
         wants = {name: _switch(name, query.get(name)) for name in ("profile", "counterfactual")}
         with Held(service) as held:
             content = await held.read(request)
-            rows, more = _rows_of(request, content, service)
-            del content
+            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            check_kind(kind, KINDS)
+            light = len(content) <= LIGHT and kind in (JSON, NPY)
+            work = partial(_rows_of, request, kind, content, service)
+            rows, more = await service.parse(work, light=light)
+            del content, work
         wants = {name: value or flag(more, name) for name, value in wants.items()}
         needed = any(wants.values())
         answer = await _answered(request, service, rows, profile=needed)
@@ -184,21 +202,22 @@ def _switch(name: str, value: str | None) -> bool:
     return value == "true"
 
 
-def _rows_of(request: Request, content: bytes, service: Service) -> tuple[Any, Any]:
+def _rows_of(
+    request: Request, kind: str, content: bytes, service: Service
+) -> tuple[Tensor, dict[str, Any]]:
     """The rows in a body, and what else it says."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    check_kind(kind, KINDS)
-    intake = service.intake
-    if kind == "application/json":
+    intake, due = service.intake, request.scope["state"]["due"]
+    if kind == JSON:
         found = parsed(content)
+        check_names("body", found, ("inputs", "profile", "counterfactual"))
         return intake.of_lists(found.get("inputs")), found
     if kind in ARRAYS:
         key = request.query_params.get("key")
         return intake.of_numpy(content, ARRAYS[kind], key), {}
     if kind == "multipart/form-data":
         whole = request.headers.get("content-type", "")
-        return intake.of_images(files_of(whole, content, service.settings.rows)), {}
-    return intake.of_images([content]), {}
+        return intake.of_images(files_of(whole, content, service.settings.rows), due), {}
+    return intake.of_images([content], due), {}
 
 
 async def _answered(request: Request, service: Service, rows: Any, *, profile: bool) -> Answer:

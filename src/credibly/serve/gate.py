@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
-import json
 import logging
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from credibly.serve.logs import note, of_exception
-from credibly.serve.refusal import RefusedError, refused
+from credibly.serve.refusal import RefusedError, encoded, refused, unready
 from credibly.serve.service import Service
 
 OPEN = ("/v2/health/live", "/v2/health/ready")
@@ -38,50 +38,64 @@ class Gate:
         app: what answers.
         service: whose metrics are counted.
         token: what must be sent as `Authorization: Bearer TOKEN`; None asks for nothing.
-        hosts: names in `Host` that are answered, against rebinding of names; None answers all.
+        hosts: names in `Host` that are answered, against rebinding of names, and of the pages
+            whose scripts may ask; None answers all.
     """
 
     def __init__(
         self, app: ASGIApp, service: Service, token: str | None, hosts: frozenset[str] | None
     ) -> None:
         self.app, self.service, self.hosts = app, service, hosts
-        self.token = None if token is None else f"Bearer {token}".encode()
+        self.token = None if token is None else token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = dict(scope["headers"])
+        headers: dict[bytes, bytes] = dict(scope["headers"])
         asked = headers.get(b"x-request-id", b"").decode("latin-1")
-        call = Call(asked if _NAME.fullmatch(asked) else secrets.token_hex(8), send)
+        call = Call(asked if _NAME.fullmatch(asked) else secrets.token_hex(8), send, self.service)
         state = scope.setdefault("state", {})
         state.update(facts=call.facts, id=call.id)
         self.service.open += 1
         try:
-            self._check(scope["path"], headers)
+            self._check_host(scope["headers"], headers.get(b"origin"))
+            self._check_token(scope["path"], headers.get(b"authorization", b""))
             if scope["method"] == "POST":  # before any work: most of what a crowd asks is refused
                 state["due"] = self._due(headers.get(DEADLINE))
                 self.service.check_room(1, state["due"])
             await self.app(scope, receive, call.send)
         except RefusedError as refusal:
             await call.refuse(refusal)
+        except asyncio.CancelledError:  # the time to end is over, and a body had not come whole
+            await call.refuse(unready(ending=True))
         except Exception as error:  # noqa: BLE001  # it is logged, and the client hears of it
             call.facts |= of_exception(error)
             text = f"The service failed. Its log says why, under the id {call.id}."
             await call.refuse(RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, text))
         finally:
             self.service.open -= 1
-        self._count(scope, call)
+            self._count(scope, call)
 
-    def _check(self, path: str, headers: Mapping[bytes, bytes]) -> None:
-        host = headers.get(b"host", b"").decode("latin-1").lower()
-        if self.hosts is not None and _PORT.sub("", host) not in self.hosts:
+    def _check_host(self, headers: Iterable[tuple[bytes, bytes]], origin: bytes | None) -> None:
+        """Whom the client believes to ask, and the page whose script asks."""
+        hosts = [value for name, value in headers if name == b"host"]
+        if len(hosts) > 1:
+            raise RefusedError(HTTPStatus.BAD_REQUEST, "Send the header Host once.")
+        if self.hosts is None:
+            return
+        if _host_of(b"".join(hosts)) not in self.hosts:
             text = "This service answers to names of this machine only."
             raise RefusedError(HTTPStatus.FORBIDDEN, text)
-        given = headers.get(b"authorization", b"")
+        if origin is not None and _host_of(origin.rpartition(b"//")[2]) not in self.hosts:
+            text = "This service answers to pages of this machine only."
+            raise RefusedError(HTTPStatus.FORBIDDEN, text)
+
+    def _check_token(self, path: str, given: bytes) -> None:
         if self.token is None or path in OPEN:
             return
-        if not hmac.compare_digest(given, self.token):
+        scheme, _, token = given.partition(b" ")
+        if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self.token):
             text = "Send the header Authorization: Bearer TOKEN with the token of this service."
             raise RefusedError(HTTPStatus.UNAUTHORIZED, text)
 
@@ -101,6 +115,8 @@ class Gate:
         place = getattr(scope.get("route"), "path", None) or _place(scope["path"])
         seconds = time.monotonic() - call.begun
         metrics = self.service.metrics
+        if call.status == GONE:
+            metrics.cancelled.inc()
         metrics.requests.labels(place, str(call.status)).inc()
         metrics.seconds.labels(place).observe(seconds)
         quiet = place in (*OPEN, "/metrics")
@@ -111,6 +127,11 @@ class Gate:
             method=scope["method"][:16], place=place, status=call.status,
             ms=round(1000 * seconds, 2), **call.facts,
         )  # fmt: skip
+
+
+def _host_of(given: bytes) -> str:
+    """A name without its port."""
+    return _PORT.sub("", given.decode("latin-1").lower())
 
 
 def _place(path: str) -> str:
@@ -130,8 +151,9 @@ class Call:
         facts: what the log says of it.
     """
 
-    def __init__(self, name: str, send: Send) -> None:
-        self.id, self._send, self.begun = name, send, time.monotonic()
+    def __init__(self, name: str, send: Send, service: Service) -> None:
+        self.id, self._send, self._service = name, send, service
+        self.begun = time.monotonic()
         self.status, self.started = GONE, False
         self.facts: dict[str, Any] = {}
 
@@ -139,16 +161,17 @@ class Call:
         """Send on, with the number of the request."""
         if message["type"] == "http.response.start":
             self.status, self.started = int(message["status"]), True
-            message["headers"] = [*message["headers"], (b"x-request-id", self.id.encode())]
+            headers = dict(message["headers"]) | {b"x-request-id": self.id.encode()}
+            if self._service.draining:
+                headers[b"connection"] = b"close"
+            message["headers"] = list(headers.items())
         await self._send(message)
 
     async def refuse(self, refusal: RefusedError) -> None:
         """Answer with a refusal, unless an answer has begun."""
         if self.started:
             return
-        content = json.dumps(refusal.content).encode()
-        more = {"content-type": "application/json", "content-length": str(len(content))}
-        headers = {**refusal.headers, **more}
+        headers, content = encoded(refusal)
         pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
         status = int(refusal.status)
         await self.send({"type": "http.response.start", "status": status, "headers": pairs})

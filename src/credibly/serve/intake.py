@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-import json
 import math
-from collections.abc import Mapping, Sequence
+import time
+import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,12 +17,13 @@ from torch import Tensor
 
 from credibly._validation import require
 from credibly.decide.judge import Judge
-from credibly.errors import CrediblyError
+from credibly.errors import CrediblyError, InvalidArgumentError
 from credibly.io.array_files import ArrayFile, Header, as_numpy
 from credibly.io.arrays import as_floats
 from credibly.io.pixels import channels_first
 from credibly.model.batches import column_names
-from credibly.serve.refusal import RefusedError, of_error, refused, too_large
+from credibly.serve.plain_json import array_of
+from credibly.serve.refusal import RefusedError, in_words, late, of_error, refused, too_large
 from credibly.serve.settings import Settings
 from credibly.types import CPU, from_numpy
 
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 IMAGES = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 """Kinds of images that are read; none of their decoders starts another program."""
+
+MEMBERS = 64
+"""Files in an archive, at most."""
 
 _FLOATING = {"f"}
 _WHOLE = {"i", "u"}
@@ -147,7 +152,7 @@ class Intake:
     def of_lists(self, values: Any, argument: str = "inputs") -> Tensor:
         """Nested lists of numbers, or mappings of columns, as rows."""
         if not isinstance(values, list) or not values:
-            got = f"{type(values).__name__}" if values != [] else "an empty list"
+            got = in_words(values) if values != [] else "an empty list"
             raise refused(argument, "a list of rows", got, 'For example {"inputs": [[0.5, 1.5]]}.')
         if isinstance(values[0], dict):
             values = self._in_order(values, argument)
@@ -170,12 +175,19 @@ class Intake:
     def of_numpy(self, content: bytes, suffix: str, key: str | None = None) -> Tensor:
         """The bytes of an `.npy` or `.npz` file, in which nothing is pickled."""
         try:
+            if suffix == ".npz":
+                _check_members(content)
             file = ArrayFile(cast("Place", Upload(content, suffix)))
             header = _chosen(file.headers, key)
             self._check_header(header)
             return self.of_array(file.rows(header, 0, header.shape[0]))
-        except CrediblyError as error:
+        except InvalidArgumentError as error:
             raise of_error(error) from error
+        except (CrediblyError, zipfile.BadZipFile) as error:
+            saver = {".npy": "np.save", ".npz": "np.savez"}[suffix]
+            remedy = f"Send what {saver} writes of an array of floating numbers."
+            got = "bytes that cannot be read as one"
+            raise refused("body", f"an {suffix} file of numbers", got, remedy) from error
 
     def _check_header(self, header: Header) -> None:
         """Refuse what would be too large, before it is unpacked."""
@@ -187,26 +199,37 @@ class Intake:
         if header.shape[0] * header.width > most:
             raise too_large(f"The array {header}", f"{most} bytes", "Send fewer rows.")
 
-    def of_images(self, contents: Sequence[bytes]) -> Tensor:
-        """Encoded images, one per row."""
-        shape = self.shape or ()
-        if len(shape) != 3 or shape[0] not in (1, 3):
+    @property
+    def takes_images(self) -> bool:
+        """Whether rows are images, of one channel or three."""
+        return self.shape is not None and len(self.shape) == 3 and self.shape[0] in (1, 3)
+
+    def of_images(self, contents: Sequence[bytes], due: float = math.inf) -> Tensor:
+        """Encoded images, one per row; none is begun after `due`, by `time.monotonic`."""
+        if not self.takes_images:
             remedy = "Send numbers as JSON or as an .npy file."
             raise refused("inputs", "numbers", "an image, which this model does not take", remedy)
         self.check_count(len(contents))
-        return self.of_array(torch.stack([self._pixels(content) for content in contents]))
+        rows, room = [], self.settings.pixels
+        for content in contents:
+            if time.monotonic() > due:
+                raise late()
+            pixels, room = self._pixels(content, room)
+            rows.append(pixels)
+        return self.of_array(torch.stack(rows))
 
-    def _pixels(self, content: bytes) -> Tensor:
+    def _pixels(self, content: bytes, room: int) -> tuple[Tensor, int]:
+        """An image of at most `room` pixels, and how many are left to the others."""
         from PIL import Image
 
         channels, height, width = self.shape or (0, 0, 0)
         try:
             with Image.open(io.BytesIO(content), formats=IMAGES) as image:
-                self._check_image(image.width, image.height)
+                room = self._check_image(image.width, image.height, room)
                 image.draft(None, (width, height)) if self.settings.resize else None
                 size = (height, width) if self.settings.resize else None
                 pixels = channels_first(image, "grey" if channels == 1 else "rgb", size)
-                return pixels.to(CPU)
+                return pixels.to(CPU), room
         except RefusedError:
             raise
         except Image.DecompressionBombError as error:
@@ -216,61 +239,36 @@ class Intake:
             remedy = "Send the bytes of one image file."
             raise refused("image", f"an image ({', '.join(IMAGES)})", got, remedy) from error
 
-    def _check_image(self, width: int, height: int) -> None:
+    def _check_image(self, width: int, height: int, room: int) -> int:
         _, high, wide = self.shape or (0, 0, 0)
-        if width * height > self.settings.pixels:
+        if width * height > room:
             raise self._bomb()
         if not self.settings.resize and (height, width) != (high, wide):
             remedy = "Resize it, or start the service with --resize."
             raise refused("image", f"{wide} x {high} pixels", f"{width} x {height}", remedy)
+        return room - width * height
 
     def _bomb(self) -> RefusedError:
-        return too_large("An image", f"{self.settings.pixels} pixels", "Send a smaller one.")
-
-
-def array_of(values: Any, argument: str = "inputs") -> NDArray[Any]:
-    """Nested lists of numbers as an array; texts, objects and ragged lists are refused."""
-    try:
-        found = np.array(values)
-    except (ValueError, OverflowError, RecursionError) as error:
-        remedy = "All rows must have the same shape."
-        raise refused(
-            argument, "numbers in a regular shape", "lists that differ", remedy
-        ) from error
-    if found.dtype.kind not in "fiu":
-        remedy = "Send numbers alone: no text, no null, no true."
-        raise refused(argument, "numbers", f"something else ({found.dtype})", remedy)
-    return found
-
-
-def parsed(content: bytes) -> dict[str, Any]:
-    """The JSON object in a body."""
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        remedy = "Send a JSON object in UTF-8, with the header Content-Type: application/json."
-        raise refused("body", "JSON", "something that cannot be read as JSON", remedy) from error
-    if not isinstance(found, dict):
-        remedy = 'For example {"inputs": [[0.5, 1.5]]}.'
-        raise refused("body", "a JSON object", f"a JSON {type(found).__name__}", remedy)
-    return found
-
-
-def flag(content: Mapping[str, Any], name: str) -> bool:
-    """A true or false that may be left out."""
-    value = content.get(name, False)
-    if not isinstance(value, bool):
-        raise refused(name, "true or false", type(value).__name__, "Leave it out for false.")
-    return value
+        remedy = "Send fewer, or smaller ones."
+        return too_large("All images together", f"{self.settings.pixels} pixels", remedy)
 
 
 def _chosen(headers: Sequence[Header], key: str | None) -> Header:
     """The only array, or the one that is named."""
     named = {header.name: header for header in headers}
-    listed = f"one of the arrays {', '.join(named)}" if headers else "an array"
+    require(bool(headers), "body", "an array", "a file without arrays", "Save one with np.savez.")
+    listed = f"the name of one of the {len(headers)} arrays, {', '.join(named)}"[:200]
     if key is None:
         remedy = "Name it: ?key=NAME, or send a file with one array."
-        require(len(headers) == 1, "key", listed, f"none of {len(headers)}", remedy)
+        require(len(headers) == 1, "key", listed, "no name", remedy)
         return headers[0]
     require(key in named, "key", listed, repr(key)[:80], "Check the spelling.")
     return named[key]
+
+
+def _check_members(content: bytes) -> None:
+    """Refuse an archive of very many files: the header of each would be read."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        count = len(archive.infolist())
+    if count > MEMBERS:
+        raise too_large(f"An archive of {count} files", f"{MEMBERS}", "Send the array alone.")

@@ -20,7 +20,7 @@ class Job:
 
     Attributes:
         rows: the inputs (n, ...).
-        due: when the answer should be there, by `time.monotonic`.
+        due: when the answer should be there, by `time.monotonic`; earlier if the service ends.
         profile: whether profiles are asked for.
         first: what one forward tells.
         last: the same with profiles, where some are needed.

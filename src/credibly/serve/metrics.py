@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from prometheus_client import (
@@ -13,8 +14,8 @@ from prometheus_client import (
     generate_latest,
 )
 
-from credibly.decide.drift_state import DriftState
-from credibly.serve.answers import Columns
+from credibly.decide.drift import DriftWatch
+from credibly.serve.answers import NO_TIME, Columns
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -59,15 +60,15 @@ class Metrics:
             self.verdicts.labels(verdict).inc(columns["verdict"].count(verdict))
         known = [value for value in columns["passes"] if value == value]  # noqa: PLR0124  # no NaN
         self.passes.inc(sum(known))
-        early = columns["complete"].count(False)
+        early = columns["incomplete"].count(NO_TIME)
         if early:
             self.early.inc(early)
 
-    def drifted(self, state: DriftState) -> None:
+    def drifted(self, watch: DriftWatch) -> None:
         """Show what a watch says."""
-        self.drift_seen.set(state.seen)
-        self.drift_alarm.set(state.alarm)
-        self.drift_evidence.set(state.as_json()["log10_martingale"])
+        self.drift_seen.set(watch.seen)
+        self.drift_alarm.set(watch.alarm)
+        self.drift_evidence.set(watch.log_martingale / math.log(10))
 
     def text(self) -> bytes:
         """All of it, as Prometheus reads it."""

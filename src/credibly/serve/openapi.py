@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from credibly.serve.answers import FAILED, NO_TIME
 from credibly.serve.intake import Intake
 from credibly.serve.protocol import INPUT, JSON_LENGTH, OF_PROFILE, PLAIN
 
@@ -42,13 +43,15 @@ _ERROR = _object(
 _REFUSALS: dict[int | str, Schema] = {
     status: _answer(text, _ERROR)
     for status, text in {
+        400: "The header Host stands there twice, or this is not HTTP.",
         401: "The token is missing or wrong.",
-        403: "The name in Host is not one of this machine.",
+        403: "The name in Host or Origin is not one of this machine.",
         404: "There is no such model.",
         408: "The body did not come in time.",
         413: "The body, the rows or an image are too large.",
         415: "Bodies of this Content-Type are not read.",
         422: "The content cannot be used; the error names the argument and what to do.",
+        431: "The head of the request is too large.",
         429: "There is no room for more; Retry-After says when to ask again.",
         500: "The service failed.",
         503: "It is not ready yet, or is ending.",
@@ -58,7 +61,7 @@ _REFUSALS: dict[int | str, Schema] = {
 
 
 def _some(*statuses: int) -> dict[int | str, Schema]:
-    return {status: _REFUSALS[status] for status in (401, 403, *statuses)}
+    return {status: _REFUSALS[status] for status in (400, 401, 403, 431, *statuses)}
 
 
 _WELL = {"type": "object", "additionalProperties": _YES}
@@ -94,8 +97,8 @@ _TENSOR = _object(
 MODEL: dict[int | str, Schema] = {
     200: _answer(
         "The model.",
-        _object({"name": _TEXT, "versions": _list(_TEXT), "platform": _TEXT,
-                 "inputs": _list(_TENSOR), "outputs": _list(_TENSOR)}),
+        _object({"name": _TEXT, "platform": _TEXT, "inputs": _list(_TENSOR),
+                 "outputs": _list(_TENSOR)}),
     ),
     **_some(404),
 }  # fmt: skip
@@ -107,6 +110,7 @@ _ROW = _object(
         "accepted": _YES, "trust": _NUMBER, "p_ordinary": _NUMBER, "p_outlier": _NUMBER,
         "p_tampered": _NUMBER, "p_wrong": _NUMBER, "passes": _NUMBER, "reason": _TEXT,
         "stage": {"enum": ["forward", "profile"]}, "complete": _YES,
+        "incomplete": {"enum": [None, NO_TIME, FAILED]},
     }
 )  # fmt: skip
 _JUDGED_EXAMPLE = {
@@ -115,7 +119,8 @@ _JUDGED_EXAMPLE = {
         {"class": 3, "class_name": "dress", "verdict": "trust", "accepted": True, "trust": 7.1,
          "p_ordinary": 0.52, "p_outlier": 0.49, "p_tampered": 0.61, "p_wrong": 0.004,
          "passes": 0.33, "reason": "trust: trusted more than 63% of ordinary inputs; nothing "
-         "about it is strange", "stage": "forward", "complete": True}
+         "about it is strange", "stage": "forward", "complete": True,
+         "incomplete": None}
     ],
 }  # fmt: skip
 
@@ -160,6 +165,7 @@ def judge(intake: Intake) -> dict[str, Any]:
     schema = _object(
         {"inputs": _numbers(intake), "profile": _YES, "counterfactual": _YES}, ["inputs"]
     )
+    schema["additionalProperties"] = False
     binary = {"schema": {"type": "string", "format": "binary"}}
     form = {"schema": _object({"file": {"type": "string", "format": "binary"}}, [])}
     content = {

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from credibly.serve.answers import Answer, Explained
-from credibly.serve.intake import Intake, array_of, flag, parsed
-from credibly.serve.refusal import refused, too_large
+from credibly.serve.intake import Intake
+from credibly.serve.plain_json import array_of, flag, parsed
+from credibly.serve.refusal import in_words, refused, too_large
 
 JSON_LENGTH = "inference-header-content-length"
 """The header that says where the JSON ends and the bytes begin."""
@@ -34,6 +35,7 @@ PLAIN = {
     "class": "INT64", "class_name": "BYTES", "verdict": "BYTES", "accepted": "BOOL",
     "trust": "FP64", "p_ordinary": "FP64", "p_outlier": "FP64", "p_tampered": "FP64",
     "p_wrong": "FP64", "passes": "FP64", "reason": "BYTES", "stage": "BYTES", "complete": "BOOL",
+    "incomplete": "BYTES",
 }  # fmt: skip
 """Outputs of one value per row, and their types."""
 
@@ -70,14 +72,14 @@ def read(content: bytes, json_length: str | None, intake: Intake) -> Asked:
         remedy = (
             f'Send "inputs": [{{"name": "{INPUT}", "shape": ..., "datatype": ..., "data": ...}}].'
         )
-        raise refused("inputs", "a list with one tensor", _kind(tensors), remedy)
+        raise refused("inputs", "a list with one tensor", in_words(tensors), remedy)
     rows, rest = _tensor(tensors[0], tail, intake)
     if rest:
         remedy = "The sizes in binary_data_size must add up to what follows the JSON."
         raise refused("body", "no more bytes than the input has", f"{len(rest)} more", remedy)
     name = found.get("id")
     if name is not None and not isinstance(name, str):
-        raise refused("id", "text", _kind(name), "Leave it out.")
+        raise refused("id", "text", in_words(name), "Leave it out.")
     return Asked(rows, name, _outputs(found, intake))
 
 
@@ -100,7 +102,9 @@ def _tensor(given: Mapping[str, Any], tail: bytes, intake: Intake) -> tuple[Tens
         raise refused("inputs[0].name", repr(INPUT), repr(name)[:80], "Give it that name.")
     whole = isinstance(shape, list) and 0 < len(shape) <= 16 and all(map(_is_size, shape))
     if not whole:
-        raise refused("inputs[0].shape", "a list of sizes", _kind(shape), "For example [1, 3].")
+        got = repr(shape)[:80] if isinstance(shape, list) else in_words(shape)
+        remedy = "Name every size, for example [1, 3]."
+        raise refused("inputs[0].shape", "1 to 16 whole numbers from 0 on", got, remedy)
     if not isinstance(kind, str) or kind not in _TYPES:
         remedy = "Send FP32, or what /v2/models/NAME says."
         raise refused("inputs[0].datatype", " or ".join(_TYPES), repr(kind)[:40], remedy)
@@ -116,7 +120,7 @@ def _of_data(given: Mapping[str, Any], shape: list[int], kind: str) -> NDArray[A
     data = given.get("data")
     if not isinstance(data, list):
         remedy = 'Send "data", or binary_data_size and the bytes behind the JSON.'
-        raise refused("inputs[0].data", "a list", _kind(data), remedy)
+        raise refused("inputs[0].data", "a list", in_words(data), remedy)
     found = array_of(data, "inputs[0].data")
     if found.size != math.prod(shape):
         remedy = "Send as many numbers as the shape says, flat or nested."
@@ -150,7 +154,7 @@ def _outputs(found: Mapping[str, Any], intake: Intake) -> dict[str, bool]:
     known = (*PLAIN, *OF_PROFILE)
     if not isinstance(wanted, list) or not all(isinstance(part, dict) for part in wanted):
         remedy = 'For example [{"name": "verdict"}].'
-        raise refused("outputs", "a list of objects with a name", _kind(wanted), remedy)
+        raise refused("outputs", "a list of objects with a name", in_words(wanted), remedy)
     if len(wanted) > len(known):
         raise too_large("The list of outputs", f"{len(known)}", "Name each once.")
     asked = {}
@@ -237,7 +241,6 @@ def describe(name: str, intake: Intake, classes: int) -> dict[str, Any]:
             )
     return {
         "name": name,
-        "versions": ["1"],
         "platform": "credibly_judge",
         "inputs": [{"name": INPUT, "datatype": kind, "shape": [-1, *row]}],
         "outputs": outputs,
@@ -245,19 +248,13 @@ def describe(name: str, intake: Intake, classes: int) -> dict[str, Any]:
 
 
 def _parameters(given: Mapping[str, Any], of: str) -> Mapping[str, Any]:
-    found = given.get("parameters", {})
+    found = given.get("parameters")
+    if found is None:
+        return {}
     if not isinstance(found, dict):
-        raise refused(f"{of}.parameters", "an object", _kind(found), "Leave it out.")
+        raise refused(f"{of}.parameters", "an object", in_words(found), "Leave it out.")
     return found
 
 
 def _is_size(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, list):
-        return f"a list of {len(value)}"
-    return {dict: "an object", str: "text", bool: "true or false", type(None): "nothing"}.get(
-        type(value), "a number"
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
@@ -49,6 +50,22 @@ class RefusedError(Exception):
         return more if self.retry_after is None else more | {"retry-after": str(self.retry_after)}
 
 
+def encoded(refusal: RefusedError) -> tuple[dict[str, str], bytes]:
+    """The headers and the body of its answer."""
+    content = json.dumps(refusal.content).encode()
+    kind = {"content-type": "application/json", "content-length": str(len(content))}
+    return {**refusal.headers, **kind}, content
+
+
+def in_words(value: Any) -> str:
+    """What a value from JSON is."""
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return {dict: "an object", str: "text", bool: "true or false", type(None): "nothing"}.get(
+        type(value), "a number"
+    )
+
+
 def refused(argument: str, expected: str, got: str, remedy: str) -> RefusedError:
     """A request whose content cannot be used."""
     return of_error(InvalidArgumentError(argument, expected=expected, got=got, remedy=remedy))
@@ -59,6 +76,25 @@ def of_error(error: CrediblyError) -> RefusedError:
     parts = ("argument", "expected", "got", "remedy")
     about = {name: str(vars(error)[name]) for name in parts if name in vars(error)}
     return RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error), about=about)
+
+
+def unready(*, ending: bool) -> RefusedError:
+    """While the model warms up, and while the service ends."""
+    why = "is ending" if ending else "is not ready yet"
+    text = f"The service {why}. Ask again, or ask another one."
+    return RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, text, retry_after=1)
+
+
+def late() -> RefusedError:
+    """The deadline of a request is over before it was judged."""
+    text = "The time of the request was over before its body was read. Send less, or ask later."
+    return RefusedError(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=1)
+
+
+def too_many_connections() -> RefusedError:
+    """All connections that may be open wait for an answer."""
+    text = "All connections are in use. Ask again later."
+    return RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, text, retry_after=1)
 
 
 def too_large(what: str, most: str, remedy: str) -> RefusedError:

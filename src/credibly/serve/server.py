@@ -15,7 +15,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from credibly._validation import require
-from credibly.errors import OutputError
+from credibly.errors import ModelError, OutputError
+from credibly.serve.connections import IDLE_SECONDS, Connection
 from credibly.serve.service import Service
 
 SHORTEST = 16
@@ -37,13 +38,20 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drain, then stop as uvicorn does; a second signal does not wait."""
-        self.service.draining = True
-        end = time.monotonic() + self.service.settings.drain
+        end = self.service.drain()
+        last = end - self.service.sending
         while (  # noqa: ASYNC110  # as uvicorn itself waits
-            self.service.open and time.monotonic() < end and not self.force_exit
+            self.service.open and time.monotonic() < last and not self.force_exit
         ):
             await asyncio.sleep(0.02)
+        self.service.hurry()
+        left = max(0.1, end - time.monotonic())
+        self.config.timeout_graceful_shutdown = left  # type: ignore[assignment]  # of seconds
         await super().shutdown(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        """End also where the model cannot be used."""
+        return await super().on_tick(counter) or self.service.broken is not None
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
@@ -110,17 +118,21 @@ def server_of(app: ASGIApp, service: Service) -> Server:
     """A server that is not running yet."""
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, lifespan="on", ws="none",
-        limit_concurrency=service.settings.connections, timeout_keep_alive=30,
-        timeout_graceful_shutdown=max(1, round(service.settings.drain)),
-        backlog=BACKLOG,
+        http=Connection, limit_concurrency=service.settings.connections,
+        timeout_keep_alive=round(IDLE_SECONDS), backlog=BACKLOG,
     )  # fmt: skip
     return Server(config, service)
 
 
 def serve(app: ASGIApp, service: Service, listening: socket.socket) -> None:
-    """Answer until a signal comes."""
+    """Answer until a signal comes, or the model turns out to be of no use."""
     with _quiet_end():
         server_of(app, service).run([listening])
+    if service.broken is not None:
+        raise ModelError(
+            f"the model failed on random rows while it warmed up ({type(service.broken).__name__})",
+            remedy="The log says where. Try `credibly judge` with it, or a smaller --batch.",
+        ) from service.broken
 
 
 @contextmanager

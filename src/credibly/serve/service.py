@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
 import time
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from credibly.decide.judge import Judge
 from credibly.decide.judgement import Judgement
-from credibly.errors import CrediblyError
 from credibly.model.bind import bind
 from credibly.model.derivatives import trackable
 from credibly.model.memory import BESIDE, bytes_of_a_pass
@@ -25,17 +23,20 @@ from credibly.serve.intake import Intake
 from credibly.serve.jobs import Job, Waiting
 from credibly.serve.logs import note, of_exception
 from credibly.serve.metrics import Metrics
-from credibly.serve.refusal import RefusedError
+from credibly.serve.refusal import RefusedError, unready
 from credibly.serve.settings import Memory, Settings
 from credibly.serve.solver import MOST_BATCH, Hooks, Solver
+from credibly.serve.warming import random_rows, warm_up
 from credibly.serve.watching import Watching
-from credibly.types import CPU
 
 STUCK = 60.0
 """Seconds of one batch, or ten times the deadline, after which the solver is not well."""
 
-FASTER = 0.8
-"""Share of the time that more threads must save to be used."""
+SENDING = 1.0
+"""Seconds at the end that are kept to send what is known; less where `drain` is short."""
+
+Read = TypeVar("Read")
+"""What is read from a body."""
 
 Gone = Callable[[], Coroutine[Any, Any, None]]
 """Returns when the client has gone away."""
@@ -58,7 +59,8 @@ class Service:
         waiting: the queue.
         solver: the thread that judges.
         metrics: counts.
-        draining: whether no more requests are taken.
+        end: when the service has to be over, by `time.monotonic`; None until it is told to stop.
+        broken: what the model raised while it warmed up; None: nothing.
     """
 
     def __init__(self, judge: Judge, settings: Settings, watching: Watching | None = None) -> None:
@@ -74,13 +76,17 @@ class Service:
         )  # fmt: skip
         self.solver.prepare = self._prepare
         self.body = settings.body_of(self.intake.shape)
-        self.warm = self.draining = False
+        self.warm = False
+        self.end: float | None = None
+        self.broken: Exception | None = None
         self.held = self.open = 0
+        self.parsing = asyncio.Semaphore(1)
+        self._jobs: set[Job] = set()
         self.metrics.queued.set_function(lambda: self.waiting.rows)
-        self.metrics.pending.set_function(lambda: len(self.solver.pending))
+        self.metrics.pending.set_function(lambda: len(self.solver.backlog))
         self.metrics.ready.set_function(lambda: self.ready)
         if watching is not None:
-            self.metrics.drifted(watching.watch.state)
+            self.metrics.drifted(watching.watch)
 
     @property
     def live(self) -> bool:
@@ -93,16 +99,42 @@ class Service:
         """Whether requests are taken."""
         return self.warm and not self.draining and self.live
 
+    @property
+    def draining(self) -> bool:
+        """Whether no more requests are taken."""
+        return self.end is not None
+
     def start(self) -> None:
         """Begin to warm up, and then to judge."""
         self.solver.start()
 
+    def drain(self) -> float:
+        """Take no more requests; when the service has to be over."""
+        if self.end is None:
+            self.end = time.monotonic() + self.settings.drain
+        for job in self._jobs:
+            job.due = min(job.due, self.end - self.sending)
+        return self.end
+
+    @property
+    def sending(self) -> float:
+        """Seconds at the end that are kept to send what is known."""
+        return min(SENDING, self.settings.drain / 10)
+
+    def hurry(self) -> None:
+        """End what still waits: with what one forward told, else with a refusal."""
+        for job in self._jobs:
+            if not job.first.done():
+                job.first.set_exception(unready(ending=True))
+            elif not job.last.done() and job.first.exception() is None:
+                job.last.set_result(job.first.result())
+
     def stop(self) -> None:
         """Finish what waits, and end."""
-        self.draining = True
+        end = self.drain()
         self.waiting.close()
         if self.solver.ident is not None:
-            self.solver.join(self.settings.drain)
+            self.solver.join(max(0.0, end - time.monotonic()))
         if self.watching is not None:
             self.watching.save()
 
@@ -121,9 +153,11 @@ class Service:
         if not self.waiting.put(job):
             raise self._full(len(rows))
         left = asyncio.ensure_future(gone())
+        self._jobs.add(job)
         try:
             return await self._answered_to(job, left)
         finally:
+            self._jobs.discard(job)
             left.cancel()
             self.waiting.drop(job)
             job.first.cancel()
@@ -141,8 +175,7 @@ class Service:
         return job.last.result() if job.last.done() else first
 
     def _check(self, job: Job, left: asyncio.Future[None]) -> None:
-        if left.done() and not job.last.done() and not job.first.done():
-            self.metrics.cancelled.inc()
+        if left.done() and not (job.last.done() or _is_whole(job.first)):
             raise GoneError
         if not job.first.done():
             text = "The model did not answer in time. Ask again later."
@@ -151,18 +184,21 @@ class Service:
     def check_room(self, rows: int, due: float) -> None:
         """Refuse what would not be judged in time."""
         self.check_open()
-        if self.waiting.rows + rows > self.waiting.most:
+        if self.rows_held + rows > self.waiting.most:
             raise self._full(rows)
         if self.waiting.rows and self.seconds_ahead(rows) > due - time.monotonic():
             raise self._full(rows)
+
+    @property
+    def rows_held(self) -> int:
+        """Rows that wait, also for profiles."""
+        return self.waiting.rows + self.solver.backlog.rows
 
     def check_open(self) -> None:
         """Refuse while the model is warming up, and while the service ends."""
         if self.ready:
             return
-        why = "is ending" if self.draining else "is not ready yet"
-        text = f"The service {why}. Ask again, or ask another one."
-        raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, text, retry_after=1)
+        raise unready(ending=self.draining)
 
     def seconds_ahead(self, rows: int) -> float:
         """When so many more rows would be judged, from now."""
@@ -173,76 +209,57 @@ class Service:
 
     def _full(self, rows: int) -> RefusedError:
         after = max(1, math.ceil(self.seconds_ahead(rows) / 2))
-        text = f"There is no room for more: {self.waiting.rows} rows wait. Ask again later."
+        text = f"There is no room for more: {self.rows_held} rows wait. Ask again later."
         return RefusedError(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=min(after, 60))
 
     def _prepare(self) -> None:
-        """In the solver's thread: choose threads and batch, and warm up."""
+        """In the solver's thread, before the first batch."""
         try:
-            self._warm_up()
+            warm_up(self.solver, self.intake, self.settings)
         except Exception as error:  # noqa: BLE001  # the model may raise anything
             self.failed(error)
-            return  # never ready
+            self.broken = error
+            return  # never ready: the server ends
         self.warm = True
         note("ready", batch=self.solver.batch, threads=torch.get_num_threads())
-
-    def _warm_up(self) -> None:
-        shape, most = self.intake.shape, self.settings.deadline / 4
-        size = self.solver.batch
-        torch.set_num_threads(self.settings.threads or 1)
-        if shape is None:  # there is nothing to warm up with
-            return
-        rows = self._random(size, shape)
-        sizes = dict(self.solver.warm(rows, most=most))
-        self._choose_threads(rows[: max(sizes)], sizes[max(sizes)])
-        if self.settings.batch is None:
-            fit = [n for n, seconds in sizes.items() if seconds <= most]
-            self.solver.batch = max(fit, default=1)
-
-    def _random(self, count: int, shape: tuple[int, ...]) -> Tensor:
-        """Rows that only take time."""
-        generator = torch.Generator(CPU).manual_seed(0)
-        return torch.rand((count, *shape), generator=generator, dtype=self.intake.dtype, device=CPU)
 
     def memory(self) -> Memory:
         """What it may take, by one pass over one row."""
         shape, a_pass = self.intake.shape, 0
         if shape is not None:
-            clf, row = self.judge.examiner.clf, self._random(1, shape)
+            clf, row = self.judge.examiner.clf, random_rows(self.intake, 1)
             one = trackable(bind(clf, row.to(device=clf.device, dtype=clf.dtype)))
             a_pass = int(BESIDE * bytes_of_a_pass(one))
-        row_bytes, batch = self.intake.row_bytes, self.solver.batch
-        return Memory.of(self.settings, row_bytes, self.body, a_pass, batch)
+        return Memory.of(
+            self.settings, row=self.intake.row_bytes, body=self.body, a_pass=a_pass,
+            batch=self.solver.batch, images=self.intake.takes_images,
+        )  # fmt: skip
 
-    def _choose_threads(self, rows: Tensor, alone: float) -> None:
-        """All cores but one, which answers requests, where that is clearly faster than one."""
-        spare = len(os.sched_getaffinity(0)) - 1 if hasattr(os, "sched_getaffinity") else 1
-        if self.settings.threads is not None or spare < 2:
-            return
-        torch.set_num_threads(spare)
-        self.solver.forward(rows, keep=False)
-        begun = time.monotonic()
-        self.solver.forward(rows, keep=False)
-        if time.monotonic() - begun > FASTER * alone:
-            torch.set_num_threads(1)
+    async def parse(self, work: Callable[[], Read], *, light: bool) -> Read:
+        """Read a body: one at a time beside the requests of others, or at once if it is light."""
+        if light:
+            return work()
+        async with self.parsing:
+            return await asyncio.to_thread(work)
 
     def _solved(self, rows: int, seconds: float) -> None:
         self.metrics.batches.observe(rows)
         self.metrics.solving.observe(seconds)
 
-    def _judged(self, judgement: Judgement) -> None:
+    def _judged(self, judgement: Judgement | None) -> None:
         """Go on with the watch; nothing that goes wrong there stops the answers."""
         if self.watching is None:
             return
         try:
-            state, rose = self.watching.update(judgement)
-        except CrediblyError as error:
+            rose = self.watching.update(judgement)
+        except Exception as error:  # noqa: BLE001  # the solver goes on without it
             self.failed(error)
             return
-        self.metrics.drifted(state)
+        watch = self.watching.watch
+        self.metrics.drifted(watch)
         if rose:
             names = self.judge.examiner.clf.classes
-            note("drift", logging.WARNING, summary=state.summary(names))
+            note("drift", logging.WARNING, summary=watch.state.summary(names))
 
     def _answered(self, columns: Columns) -> None:
         self.metrics.answered(columns)
@@ -251,6 +268,11 @@ class Service:
         """Count and log an exception."""
         self.metrics.failures.labels(type(error).__name__).inc()
         note("exception", logging.ERROR, **of_exception(error))
+
+
+def _is_whole(first: asyncio.Future[Answer]) -> bool:
+    """Whether the answer of one forward, or its failure, is all there will be."""
+    return first.done() and (first.exception() is not None or first.result().complete)
 
 
 async def _either(one: asyncio.Future[Any], other: asyncio.Future[Any], seconds: float) -> None:

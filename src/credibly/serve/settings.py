@@ -15,6 +15,9 @@ CHARACTERS = 25
 PARSED = 24
 """Bytes of Python objects that one byte of JSON can become."""
 
+DECODED = 16
+"""Bytes that one pixel of an image takes while it is decoded: the most are of 16 bits."""
+
 PER_CONNECTION = 128 << 10
 """Bytes that a connection may hold in buffers: what uvicorn reads ahead, and the socket's own."""
 
@@ -35,7 +38,7 @@ class Settings:
         body: bytes of one request; None: what `rows` rows take in JSON.
         bodies: bytes of all requests that are being read.
         connections: how many may be open.
-        pixels: of an image, before it is resized.
+        pixels: of all images of a request, before they are resized.
         resize: whether images are resized to the size of the ordinary ones.
         scale: what whole numbers are divided by; None refuses them.
         bounds: the smallest and largest number that is taken; None takes all.
@@ -97,21 +100,26 @@ class Memory:
 
     Attributes:
         bodies: of requests that are being read, and one of them in Python's objects.
+        images: of one request, while they are decoded.
         queue: of rows that wait, and of their copies in a batch.
         batch: of a pass of the model over a batch, about.
         connections: of their buffers.
     """
 
     bodies: int
+    images: int
     queue: int
     batch: int
     connections: int
 
     @classmethod
-    def of(cls, settings: Settings, row: int, body: int, a_pass: int, batch: int) -> Memory:
+    def of(
+        cls, settings: Settings, *, row: int, body: int, a_pass: int, batch: int, images: bool
+    ) -> Memory:
         """From the bytes of a row, of the largest body and of a pass over one row."""
         return cls(
             bodies=settings.bodies + PARSED * body,
+            images=DECODED * settings.pixels if images else 0,
             queue=row * (settings.queue + 2 * max(batch, settings.rows)),
             batch=a_pass * max(batch, settings.rows),
             connections=PER_CONNECTION * settings.connections,
@@ -120,7 +128,7 @@ class Memory:
     @property
     def total(self) -> int:
         """All of it."""
-        return self.bodies + self.queue + self.batch + self.connections
+        return sum(vars(self).values())
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {value / MEGA:.0f} MB" for name, value in vars(self).items())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,44 +15,24 @@ from credibly.decide.judge import Judge
 from credibly.decide.judgement import Judgement
 from credibly.errors import InvalidArgumentError
 from credibly.serve.answers import (
-    PROFILED,
+    NO_TIME,
     Answer,
     Columns,
     Explained,
     columns_of,
-    explained_of,
     failed,
     joined,
     part_of,
+    set_incomplete,
 )
+from credibly.serve.backlog import Backlog, Pending
 from credibly.serve.jobs import Job, Waiting
 from credibly.serve.pace import Pace
-
-SLICE = 0.1
-"""Seconds of profiles between two batches, about, where requests wait."""
 
 MOST_BATCH = 256
 """Rows of a batch that is chosen by itself, at most."""
 
 Given = list[tuple[asyncio.Future[Answer], Answer]]
-
-
-@dataclass(eq=False)
-class Pending:
-    """A job of which some rows need a profile.
-
-    Attributes:
-        columns: what one forward told, replaced row by row.
-        rows: those that still need one.
-        explained: profiles of those that are done.
-        batch: rows of its batch.
-    """
-
-    job: Job
-    columns: Columns
-    rows: list[int]
-    batch: int
-    explained: dict[int, Explained] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +41,14 @@ class Hooks:
 
     Attributes:
         solved: after a batch, with its rows and seconds.
-        judged: with every judgement, in the order of the stream.
+        judged: with every judgement, in the order of the stream; None for a row on which the
+            model fails.
         answered: with the columns of rows as they are sent.
         failed: with an exception that the model, or this code, raised.
     """
 
     solved: Callable[[int, float], None]
-    judged: Callable[[Judgement], None]
+    judged: Callable[[Judgement | None], None]
     answered: Callable[[Columns], None]
     failed: Callable[[Exception], None]
 
@@ -89,8 +70,8 @@ class Solver(threading.Thread):
         super().__init__(name="solver", daemon=True)
         self.judge, self.waiting, self.batch, self.wait = judge, waiting, batch, wait
         self.forward = replace(judge, facts=replace(judge.facts, profile="never"))
-        self.hooks, self.pace, self.profile_pace = hooks, Pace(), Pace()
-        self.pending: list[Pending] = []
+        self.hooks, self.pace = hooks, Pace()
+        self.backlog = Backlog(judge, done=self._finish, failed=hooks.failed)
         self.begun: float | None = None
         self.prepare: Callable[[], None] = lambda: None
         self._crowd = 0
@@ -99,15 +80,15 @@ class Solver(threading.Thread):
         self.prepare()
         while True:
             jobs = self.waiting.take(
-                self.batch, enough=self._crowd, wait=self.wait, block=not self.pending
+                self.batch, enough=self._crowd, wait=self.wait, block=not self.backlog
             )
             self.begun = time.monotonic()
             if jobs:
                 self._batch(jobs)
-            if self.pending:
-                self._slice()
+            if self.backlog:
+                self.backlog.go_on(self.batch)
             self.begun = None
-            if self.waiting.closed and not self.pending and not len(self.waiting):
+            if self.waiting.closed and not self.backlog and not len(self.waiting):
                 return
 
     @property
@@ -121,7 +102,7 @@ class Solver(threading.Thread):
         begun = time.monotonic()
         self._crowd = sum(map(len, jobs)) if len(jobs) > 1 else 0
         rows = jobs[0].rows if len(jobs) == 1 else torch.cat([job.rows for job in jobs])
-        found: list[Judgement] = []
+        found: list[Judgement | None] = []
         try:
             columns, again = self._told(rows, found)
             self._share_out(jobs, columns, again)
@@ -134,7 +115,7 @@ class Solver(threading.Thread):
         self.pace.note(len(rows), seconds)
         self.hooks.solved(len(rows), seconds)
 
-    def _told(self, rows: Tensor, found: list[Judgement]) -> tuple[Columns, list[bool]]:
+    def _told(self, rows: Tensor, found: list[Judgement | None]) -> tuple[Columns, list[bool]]:
         """Columns of the rows, and which need a profile; a row that fails fails alone."""
         try:
             judgement = self.forward(rows, keep=False)
@@ -143,6 +124,7 @@ class Solver(threading.Thread):
                 half = len(rows) // 2
                 parts = [self._told(part, found) for part in (rows[:half], rows[half:])]
                 return joined([part[0] for part in parts]), parts[0][1] + parts[1][1]
+            found.append(None)
             return self._failure(error), [False]
         found.append(judgement)
         again = [False] * len(rows)
@@ -171,8 +153,9 @@ class Solver(threading.Thread):
             ]  # fmt: skip
             first = stop
             if todo and not job.dropped:
-                own["complete"] = [row not in todo for row in range(len(job))]
-                self.pending.append(Pending(job, own, todo, total))
+                for row in todo:
+                    set_incomplete(own, row, NO_TIME)
+                self.backlog.add(Pending(job, own, todo, total))
                 own = joined([own])  # a copy: the solver goes on to change its own
             else:
                 settled.append(own)
@@ -181,71 +164,11 @@ class Solver(threading.Thread):
             self.hooks.answered(columns if len(settled) == len(jobs) else joined(settled))
         self._post(given)
 
-    def _slice(self) -> None:
-        """Profiles for about as long as others may wait; the most urgent first."""
-        self.pending.sort(key=lambda pending: pending.job.due)
-        self._give_up()
-        if not self.pending:
-            return
-        chosen = self._chosen()
-        begun, count = time.monotonic(), len(chosen)
-        try:
-            self._profiles(chosen)
-        except Exception as error:  # noqa: BLE001  # the rows keep what one forward told
-            self.hooks.failed(error)
-        self.profile_pace.note(count, time.monotonic() - begun)
-        for pending, row in chosen:
-            pending.rows.remove(row)
-        self._finish([p for p in self.pending if not p.rows])
-
-    def _give_up(self) -> None:
-        """Finish what nobody waits for, and what cannot be solved in time."""
-        now, needed = time.monotonic(), self.profile_pace.seconds(1) or 0.0
-        self._finish([p for p in self.pending if p.job.dropped or now + needed > p.job.due])
-
     def _finish(self, done: list[Pending]) -> None:
-        if done:
-            self.pending = [p for p in self.pending if p not in done]
-            for pending in done:
-                self.hooks.answered(pending.columns)
-            self._post(
-                [(p.job.last, _answer(p.job, p.columns, p.batch, p.explained)) for p in done]
-            )
-
-    def _chosen(self) -> list[tuple[Pending, int]]:
-        """Rows that are alike, as many as a slice has time for."""
-        key = self.pending[0].job.key
-        rows = [(p, row) for p in self.pending if p.job.key == key for row in p.rows]
-        most = 1
-        while most < min(len(rows), self.batch) and self._fits(2 * most):
-            most *= 2
-        return rows[:most]
-
-    def _fits(self, rows: int) -> bool:
-        known = self.profile_pace.seconds(rows)
-        return known is not None and known <= SLICE
-
-    def _profiles(self, chosen: list[tuple[Pending, int]]) -> None:
-        """Judge rows with all that the Judge looks at, and solve profiles that are asked for."""
-        x = torch.stack([pending.job.rows[row] for pending, row in chosen])
-        found = self.judge(x, keep=True)
-        columns = columns_of(found)
-        known = set() if found.profiled is None else set(found.profiled.tolist())
-        asked = [k for k, (p, _) in enumerate(chosen) if p.job.profile and found.predicted[k] >= 0]
-        # an input that kept no profile gets one; of the others it is there
-        solved = {k: found.profile_of(k) for k in asked if k in known}
-        rest = [k for k in asked if k not in known]
-        if rest and found.inputs is not None:
-            solved |= found.inputs.profiles_of(rest)
-        for k, (pending, row) in enumerate(chosen):
-            for name, values in columns.items():
-                pending.columns[name][row] = values[k]
-            if k in known or k in solved:
-                pending.columns["stage"][row] = PROFILED
-            if k in rest:
-                pending.columns["passes"][row] += float(solved[k].passes[0])
-            if k in solved:
-                pending.explained[row] = explained_of(found, k, solved[k])
+        """Send what the backlog made of jobs."""
+        for pending in done:
+            self.hooks.answered(pending.columns)
+        self._post([(p.job.last, _answer(p.job, p.columns, p.batch, p.explained)) for p in done])
 
     def _post(self, given: Given, errors: list[tuple[Job, Exception]] | None = None) -> None:
         """Hand answers to the thread in which they are waited for, all at once."""
@@ -257,30 +180,6 @@ class Solver(threading.Thread):
                 loop.call_soon_threadsafe(_settle, answers, broken)
             except RuntimeError:  # the loop was closed: nobody waits
                 continue
-
-    def warm(self, rows: Tensor, *, most: float) -> Iterator[tuple[int, float]]:
-        """Judge more and more rows, until a batch takes `most` seconds; yields size and time."""
-        size = 1
-        self.forward(rows[:1], keep=False)  # the first call prepares what others use
-        while size <= len(rows):
-            seconds = min(self._seconds(rows[:size]) for _ in range(2))
-            self.pace.note(size, seconds)
-            yield size, seconds
-            if seconds > most:
-                break
-            size *= 2
-        for _ in range(2):
-            begun = time.monotonic()
-            found = self.forward(rows[:1], keep=True)
-            if found.inputs is not None and found.inputs.rows:
-                found.inputs.profiles_of([0])
-            seconds = time.monotonic() - begun
-        self.profile_pace.note(1, seconds)
-
-    def _seconds(self, rows: Tensor) -> float:
-        begun = time.monotonic()
-        columns_of(self.forward(rows, keep=False))
-        return time.monotonic() - begun
 
 
 def _answer(

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from credibly._validation import require
 from credibly.decide.drift import DriftWatch
-from credibly.decide.drift_state import DriftState
 from credibly.decide.judge import Judge
 from credibly.decide.judgement import Judgement
+
+ORDINARY_RATE = 0.01
+"""Chance of ever raising a false alarm, where none is asked for."""
 
 
 class Watching:
@@ -26,24 +28,33 @@ class Watching:
 
     @classmethod
     def begin(
-        cls, judge: Judge, path: Path | None, ordinary: Path | None, false_alarms: float
+        cls, judge: Judge, path: Path | None, ordinary: Path | None, false_alarms: float | None
     ) -> Watching:
-        """Go on with the file if it is there, else begin."""
+        """Go on with the file if it is there, else begin; settings of the file cannot change."""
         use = judge.facts.profile
         remedy = (
             "Fit the Judge with profile='never', the default, or watch its verdicts with "
             "`credibly drift`: rows whose profile was not solved in time have other p-values."
         )
         require(use == "never", "judge", "a Judge of one forward, to be watched", repr(use), remedy)
-        if path is not None and path.exists():
-            return cls(DriftWatch.load(path, judge), path)
-        return cls(DriftWatch.fit(judge, ordinary, false_alarms=false_alarms), path)
+        if path is None or not path.exists():
+            rate = ORDINARY_RATE if false_alarms is None else false_alarms
+            return cls(DriftWatch.fit(judge, ordinary, false_alarms=rate), path)
+        watch = DriftWatch.load(path, judge)
+        _check_same("false_alarms", path, false_alarms, watch.settings.false_alarms)
+        if ordinary is not None:
+            fresh = DriftWatch.fit(judge, ordinary).settings.reference
+            _check_same("ordinary", path, fresh, watch.settings.reference)
+        return cls(watch, path)
 
-    def update(self, judgement: Judgement) -> tuple[DriftState, bool]:
-        """Go on; what is known now, and whether the alarm rose just now."""
+    def update(self, judgement: Judgement | None) -> bool:
+        """Go on, None for a row on which the model fails; whether the alarm rose just now."""
         before = self.watch.alarm
-        state = self.watch.update(judgement)
-        return state, state.alarm and not before
+        if judgement is None:
+            self.watch.skip()
+        else:
+            self.watch.follow(judgement)
+        return self.watch.alarm and not before
 
     def save(self) -> None:
         """Write the file, if there is something new."""
@@ -52,3 +63,11 @@ class Watching:
             if self.path is not None and (seen != self._saved or not self.path.exists()):
                 self.watch.save(self.path)
                 self._saved = seen
+
+
+def _check_same(name: str, path: Path, given: float | None, stored: float) -> None:
+    """Refuse a setting that the file does not have: the service would not use it."""
+    what = "" if name == "false_alarms" else " usable inputs"
+    remedy = f"Leave it out, or name a new file to begin anew: {path} keeps its own."
+    good = given is None or given == stored
+    require(good, name, f"{stored:g}{what}, as in {path}", f"{given}{what}", remedy)
