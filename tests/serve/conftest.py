@@ -65,8 +65,8 @@ def held_judge(held):
 class Running:
     """A service, and a client for it."""
 
-    def __init__(self, service, port):
-        self.service, self.port = service, port
+    def __init__(self, service, port, server, thread):
+        self.service, self.port, self.server, self.thread = service, port, server, thread
         self.url = f"http://127.0.0.1:{port}"
         self.client = httpx.Client(base_url=self.url, timeout=30)
 
@@ -82,7 +82,7 @@ def running(judge, *, watching=None, token=None, warm=True, **settings):
     server = server_of(create_app(service, token=token, hosts=LOOPBACK), service)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
-    found = Running(service, listening.getsockname()[1])
+    found = Running(service, listening.getsockname()[1], server, thread)
     try:
         while warm and found.client.get("/v2/health/ready").status_code != 200:
             pass

@@ -74,11 +74,13 @@ def test_a_head_without_end_is_not_kept(asked, monkeypatch):
 def test_headers_behind_a_body_in_parts_are_bounded(asked):
     head = b"POST /v1/judge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with opened(asked) as raw:
-        raw.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX: " + b"a" * (1 << 17))
+        raw.sendall(
+            head + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX: " + b"a" * (1 << 17)
+        )
         assert taken_apart(read_all(raw))[0] == 431
 
 
-def test_a_body_larger_than_a_head_comes_through(asked, judge):
+def test_a_body_larger_than_a_head_comes_through(asked):
     x = torch.randn(64, 4, dtype=torch.float64)
     body = json.dumps({"inputs": x.tolist()}).encode() + b" " * (1 << 18)
     answer = asked.client.post(
@@ -135,7 +137,9 @@ def test_more_requests_than_connections_are_refused(
         held.close()
         for _ in range(2):
             aside.ask(
-                lambda: httpx.post(f"{asked.url}/v1/judge", json={"inputs": [[0.0] * 4]}, timeout=30)
+                lambda: httpx.post(
+                    f"{asked.url}/v1/judge", json={"inputs": [[0.0] * 4]}, timeout=30
+                )
             )
         wait_until(lambda: len(asked.service._jobs) == 2)
         with opened(asked) as raw:

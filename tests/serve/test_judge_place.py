@@ -2,6 +2,8 @@
 
 import io
 import math
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -76,6 +78,8 @@ def test_an_archive_needs_a_key_only_where_there_are_several_arrays(asked, judge
     answer = asked.client.post("/v1/judge", content=two, headers=kind)
     assert answer.status_code == 422
     assert answer.json()["argument"] == "key"
+    assert answer.json()["got"] == "no name"
+    assert answer.json()["expected"] == "the name of one of the 2 arrays, x, y"
     check(asked.client.post("/v1/judge?key=y", content=two, headers=kind), judge(x + 1))
 
 
@@ -193,3 +197,52 @@ def test_images_for_a_model_of_numbers_are_refused(asked):
         headers={"content-type": "image/png"},
     )  # fmt: skip
     assert answer.status_code == 422
+
+
+def form(contents):
+    return [("file", (f"{n}.png", content, "image/png")) for n, content in enumerate(contents)]
+
+
+def test_pixels_of_all_images_of_a_request_are_bounded(pictures, running_service):
+    judge, _ = pictures
+    image = as_image(np.zeros((100, 100), np.uint8))
+    with running_service(judge, resize=True, pixels=30_000) as asked:
+        assert asked.client.post("/v1/judge", files=form([image] * 3)).status_code == 200
+        answer = asked.client.post("/v1/judge", files=form([image] * 4))
+    assert answer.status_code == 413
+    assert "30000 pixels" in answer.json()["error"]
+
+
+def test_images_are_decoded_beside_other_requests(
+    pictures, running_service, aside, monkeypatch, wait_until
+):
+    """While one is decoded others are answered; the time of a request is looked at in between."""
+    from credibly.serve import intake
+
+    begun, go, seen = threading.Event(), threading.Event(), []
+    read = intake.channels_first
+
+    def slow(*given):
+        seen.append(time.monotonic())
+        begun.set()
+        assert go.wait(30)
+        return read(*given)
+
+    monkeypatch.setattr(intake, "channels_first", slow)
+    judge, pixels = pictures
+    image = as_image(pixels[0])
+    with running_service(judge) as asked:
+        headers = {"x-deadline-ms": "200"}
+        aside.ask(lambda: asked.client.post("/v1/judge", files=form([image] * 5), headers=headers))
+        assert begun.wait(20)
+        aside.ask(lambda: asked.client.post("/v1/judge", files=form([image])))
+        assert asked.client.get("/v2/health/live").status_code == 200
+        until = seen[0] + 0.3
+        wait_until(lambda: time.monotonic() > until)
+        assert len(seen) == 1  # one request at a time
+        go.set()
+        answers = aside.done()
+    late = next(answer for answer in answers if answer.status_code != 200)
+    assert late.status_code == 429
+    assert late.headers["retry-after"] == "1"
+    assert len(seen) == 2

@@ -1,6 +1,7 @@
 """Under load: what is refused and how, what is answered early, and how the service ends."""
 
 import json
+import socket
 import threading
 
 import httpx
@@ -128,6 +129,7 @@ def test_without_time_for_a_profile_one_forward_answers_and_says_so(slow, runnin
     forward = asked.service.solver.forward(x)
     assert answer.status_code == 200
     assert answer.json()["complete"] is False
+    assert {row["incomplete"] for row in answer.json()["rows"]} == {"no time"}
     for number, row in enumerate(answer.json()["rows"]):
         assert (row["stage"], row["complete"]) == ("forward", False)
         assert row["verdict"] == forward.verdicts[number].value
@@ -164,6 +166,112 @@ def test_a_profile_that_fails_leaves_the_verdict_of_one_forward(running_service,
     assert answer.status_code == 200
     assert answer.json()["complete"] is False
     assert answer.json()["rows"][0]["profile"] is None
+    assert answer.json()["rows"][0]["incomplete"] == "failed"
+
+
+def broken_profiles(backlog):
+    """Profiles that fail for rows whose first number is 7."""
+    solve = backlog._profiles
+
+    def broken(chosen):
+        if any(float(pending.job.rows[row][0]) == 7 for pending, row in chosen):
+            raise MemoryError
+        solve(chosen)
+
+    backlog._profiles = broken
+
+
+def test_a_row_whose_profile_fails_fails_alone(
+    held, held_judge, running_service, aside, wait_until
+):
+    """Requests whose profiles are solved together do not lose theirs."""
+    bad = [[7.0, 0.0, 0.0, 0.0]]
+    with running_service(held_judge) as asked:
+        solver = asked.service.solver
+        broken_profiles(solver.backlog)
+        for size in (1, 8, 64):
+            solver.backlog.pace.note(size, 1e-6)  # all fit into a slice
+        held.close()
+        aside.ask(lambda: asked.judge(torch.zeros(1, 4)))
+        assert held.entered.wait(20)
+        for rows in ([[0.1] * 4], [[0.2] * 4, *bad, [0.3] * 4], bad, [[0.4] * 4]):
+            aside.ask(lambda rows=rows: asked.judge(rows, profile=True))
+        wait_until(lambda: asked.service.waiting.rows == 6)
+        held.open.set()
+        answers = [answer.json()["rows"] for answer in aside.done()]
+        again = asked.judge(torch.zeros(1, 4), profile=True).json()
+        text = asked.client.get("/metrics").text
+    rows = [row for found in answers for row in found if "profile" in row]
+    assert [row["profile"] is None for row in rows].count(True) == 2
+    assert len(rows) == 6
+    for row in rows:
+        assert row["complete"] is (row["profile"] is not None)
+        assert row["incomplete"] == (None if row["complete"] else "failed")
+        assert row["stage"] == ("profile" if row["complete"] else "forward")
+    assert again["complete"] is True
+    assert 'credibly_failures_total{kind="MemoryError"} 2.0' in text
+    assert "credibly_incomplete_rows_total 0.0" in text
+
+
+def test_what_cannot_be_solved_in_time_is_answered_at_once(
+    held, held_judge, running_service, aside, wait_until
+):
+    """Ten requests of profiles that take ten seconds each, and 45 seconds: six do not wait."""
+    with running_service(held_judge) as asked:
+        backlog, release = asked.service.solver.backlog, threading.Event()
+        backlog.pace._known = {0: 10.0}
+        backlog._profiles = lambda _: release.wait(20)
+        headers = {"x-deadline-ms": "45000"}
+        held.close()
+        aside.ask(lambda: asked.judge(torch.zeros(1, 4)))
+        assert held.entered.wait(20)
+        for _ in range(10):
+            aside.ask(
+                lambda: asked.client.post(
+                    "/v1/judge", json={"inputs": [[0.0] * 4], "profile": True}, headers=headers
+                )
+            )
+        wait_until(lambda: asked.service.waiting.rows == 10)
+        held.open.set()
+        wait_until(lambda: len(aside.answers) == 7)
+        assert len(backlog) == 4
+        release.set()
+        answers = aside.done()
+    assert {answer.status_code for answer in answers} == {200}
+    early = [answer.json()["rows"][0]["incomplete"] for answer in answers]
+    assert early.count("no time") >= 6
+
+
+def test_rows_that_wait_for_profiles_fill_the_queue(judge, running_service, aside, wait_until):
+    with running_service(judge, queue=8, rows=8) as asked:
+        backlog, release = asked.service.solver.backlog, threading.Event()
+        solve = backlog._profiles
+        backlog._profiles = lambda chosen: (release.wait(20), solve(chosen))
+        aside.ask(lambda: asked.judge(torch.zeros(8, 4), profile=True))
+        wait_until(lambda: backlog.rows == 8)
+        answer = asked.judge(torch.zeros(1, 4), profile=True)
+        assert answer.status_code == 429
+        assert "8 rows wait" in answer.json()["error"]
+        release.set()
+        assert aside.done()[0].json()["complete"] is True
+        assert asked.judge(torch.zeros(1, 4), profile=True).json()["complete"] is True
+        assert backlog.rows == 0
+
+
+def test_who_leaves_during_a_profile_is_counted(judge, running_service, wait_until):
+    with running_service(judge) as asked:
+        backlog, begun, release = asked.service.solver.backlog, threading.Event(), threading.Event()
+        backlog._profiles = lambda _: (begun.set(), release.wait(20))
+        body = json.dumps({"inputs": [[0.0] * 4], "profile": True}).encode()
+        head = f"POST /v1/judge HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        with socket.create_connection(("127.0.0.1", asked.port)) as raw:
+            raw.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
+            assert begun.wait(20)
+        wait_until(lambda: asked.service.open == 0)
+        text = asked.client.get("/metrics").text
+        release.set()
+    assert "credibly_cancelled_total 1.0" in text
+    assert 'credibly_requests_total{place="/v1/judge",status="499"} 1.0' in text
 
 
 def test_memory_is_bounded_by_settings(judge):
@@ -173,9 +281,14 @@ def test_memory_is_bounded_by_settings(judge):
     assert found.bodies == (64 << 20) + 24 * 5000
     assert found.queue == 16 * (100 + 2 * 20)
     assert found.batch > 0
+    assert found.images == 0
     assert found.total == sum(vars(found).values())
     assert str(found).startswith("at most about ")
-    assert Memory.of(Settings(), row=4, body=10, a_pass=0, batch=8, images=True).queue == 4 * (512 + 2 * 64)
+    assert (
+        Memory.of(Settings(), row=4, body=10, a_pass=0, batch=8, images=True).images
+        == 16 * 16_000_000
+    )
+    assert found.queue == 16 * (100 + 2 * 20)
 
 
 def test_a_thousand_requests_get_their_own_answers(asked, judge):

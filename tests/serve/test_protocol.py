@@ -68,6 +68,7 @@ def test_health_and_metadata(asked):
     assert client.get("/v2").json()["extensions"] == ["binary_tensor_data"]
     model = client.get("/v2/models/judge").json()
     assert model["inputs"] == [{"name": "input", "datatype": "FP32", "shape": [-1, 4]}]
+    assert "versions" not in model  # there is no address of a version
     shapes = {output["name"]: output["shape"] for output in model["outputs"]}
     assert shapes["verdict"] == [-1]
     assert shapes["credibility"] == [-1, 3]
@@ -132,6 +133,26 @@ def test_nan_is_null_in_json_and_nan_in_bytes(asked, x):
     _, found = taken_apart(asked.client.post(INFER, content=body, headers=headers))
     assert np.isnan(found["trust"]).tolist() == [False, True, False]
     assert np.isnan(found["credibility"]).all(1).tolist() == [False, True, False]
+
+
+def test_parameters_that_are_null_are_left_out(asked, x):
+    given = tensor(x, parameters=None)
+    content = {"inputs": [given], "outputs": [{"name": "trust", "parameters": None}]}
+    answer = asked.client.post(INFER, json={**content, "parameters": None})
+    assert answer.status_code == 200
+    assert len(answer.json()["outputs"]) == 1
+
+
+def test_a_shape_is_named_in_its_refusal(asked, x):
+    answer = asked.client.post(INFER, json={"inputs": [tensor(x, shape=[-1, 4])]}).json()
+    assert answer["got"] == "[-1, 4]"
+    assert answer["expected"] == "1 to 16 whole numbers from 0 on"
+
+
+@pytest.mark.parametrize("place", ["/v2/health/live", "/v2/health/ready", "/v2/models/judge/ready"])
+def test_health_is_told_to_those_that_want_the_status_only(asked, place):
+    answer = asked.client.head(place)
+    assert (answer.status_code, answer.content) == (200, b"")
 
 
 def broken(x):

@@ -121,6 +121,66 @@ def test_numbers_outside_the_bounds_are_refused(running_service, judge):
     assert answer.json()["expected"] == "numbers in -5 to 5"
 
 
+def npz(**arrays):
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (npy(np.zeros((2, 4), np.float32))[:-1], NPY),
+        (npy(np.array([[Runs()] * 4], object), allow_pickle=True), NPY),
+        (npz(x=np.zeros((2, 4), np.float32)), NPY),
+        (b"junk", NPZ),
+        (npz(x=np.zeros((2, 4), np.float32))[:-30], NPZ),
+        (npz(), NPZ),
+    ],
+)
+def test_damaged_arrays_are_refused_by_name(asked, body, kind):
+    """They say what to send, and nothing of the code that reads them."""
+    answer = asked.client.post("/v1/judge", content=body, headers=kind)
+    found = answer.json()
+    assert answer.status_code == 422
+    assert found["argument"] in ("body", "inputs")
+    assert "np.save" in found["remedy"]
+    assert "Error" not in answer.text
+    assert "Zip" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("content", "got"),
+    [(b'{"inputs": null}', "nothing"), (b'{"inputs": {"a": 1}}', "an object"),
+     (b"[1, 2]", "a list of 2"),
+     (b'{"inputs": [[0, 0, 0, 0]], "profile": "yes"}', "text")],
+)  # fmt: skip
+def test_what_came_is_said_in_words(asked, content, got):
+    assert asked.client.post("/v1/judge", content=content, headers=JSON).json()["got"] == got
+
+
+def test_names_that_nothing_has_are_refused(asked):
+    answer = asked.client.post("/v1/judge?profle=true", json={"inputs": [[0.0] * 4]})
+    assert (answer.status_code, answer.json()["argument"]) == (422, "query")
+    assert answer.json()["expected"] == "only profile, counterfactual, key"
+    answer = asked.judge([[0.0] * 4], profil=True)
+    assert (answer.status_code, answer.json()["got"]) == (422, "'profil'")
+
+
+def test_an_archive_of_very_many_files_is_refused(asked):
+    arrays = {f"x{k}": np.zeros((1, 4), np.float32) for k in range(65)}
+    answer = asked.client.post("/v1/judge?key=x0", content=npz(**arrays), headers=NPZ)
+    assert answer.status_code == 413
+    del arrays["x64"]
+    answer = asked.client.post("/v1/judge?key=x0", content=npz(**arrays), headers=NPZ)
+    assert answer.status_code == 200
+
+
+def test_places_have_one_name(asked):
+    """A redirect would name a host that the client did not ask."""
+    assert asked.client.get("/v2/").status_code == 404
+
+
 def test_unknown_places_and_methods_are_told_as_json(asked):
     assert asked.client.get("/v3").json() == {"error": "Not Found"}
     answer = asked.client.delete("/v1/judge")

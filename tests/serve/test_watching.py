@@ -5,6 +5,7 @@ import torch
 
 import credibly as cr
 from credibly.errors import InvalidArgumentError
+from credibly.serve.metrics import Metrics
 from credibly.serve.watching import Watching
 
 
@@ -67,3 +68,58 @@ def test_a_judge_of_profiles_is_watched_elsewhere():
     judge = cr.Judge.fit(cr.Classifier(net), torch.randn(200, 4), profile="always")
     with pytest.raises(InvalidArgumentError, match="credibly drift"):
         Watching.begin(judge, None, None, 0.01)
+
+
+def test_settings_that_the_file_does_not_have_are_refused(judge, tmp_path):
+    """They would not be used; the same command line goes on after a restart."""
+    place = tmp_path / "watch.safetensors"
+    Watching.begin(judge, place, None, 0.02).save()
+    assert Watching.begin(judge, place, None, 0.02).watch.settings.false_alarms == 0.02
+    with pytest.raises(InvalidArgumentError, match=r"`false_alarms`: expected 0\.02, as in"):
+        Watching.begin(judge, place, None, 0.01)
+
+
+def test_other_ordinary_inputs_than_the_file_has_are_refused(tmp_path):
+    pytest.importorskip("pyarrow")
+    import numpy as np
+
+    judge = cr.Judge.fit(cr.Classifier(torch.nn.Linear(4, 3)), torch.randn(200, 4))
+    np.save(tmp_path / "fresh.npy", torch.randn(150, 4).numpy())
+    fresh, place = tmp_path / "fresh.parquet", tmp_path / "watch.safetensors"
+    cr.judge_file(judge, tmp_path / "fresh.npy", fresh)
+    Watching.begin(judge, place, None, None).save()
+    with pytest.raises(InvalidArgumentError, match="`ordinary`: expected 0 usable inputs"):
+        Watching.begin(judge, place, fresh, None)
+    place.unlink()
+    Watching.begin(judge, place, fresh, None).save()
+    assert Watching.begin(judge, place, fresh, None).watch.settings.reference == 150
+
+
+def test_rows_on_which_the_model_raises_are_counted(judge, running_service, wait_until):
+    x = torch.randn(4, 4)
+    x[1, 0] = 77.0  # the model raises
+    with running_service(judge, watching=Watching.begin(judge, None, None, None)) as asked:
+        assert asked.judge(x).status_code == 200
+        wait_until(lambda: asked.service.watching.watch.seen == 4)
+        assert asked.client.get("/v1/drift").json()["unusable"] == 1
+
+
+def test_a_watch_that_fails_does_not_stop_the_answers(judge, running_service, wait_until):
+    watching = Watching.begin(judge, None, None, None)
+    watching.update = lambda _: 1 / 0
+    with running_service(judge, watching=watching) as asked:
+        for _ in range(2):
+            assert asked.judge(torch.zeros(1, 4)).status_code == 200
+        ask = lambda: asked.client.get("/metrics").text  # noqa: E731
+        wait_until(lambda: 'credibly_failures_total{kind="ZeroDivisionError"} 2.0' in ask())
+        assert asked.service.live
+
+
+def test_the_state_of_all_classes_is_not_read_for_every_batch(judge, monkeypatch):
+    """With many classes it takes longer than a batch."""
+    watching = Watching.begin(judge, None, None, None)
+    monkeypatch.setattr("credibly.decide.drift.state_of", lambda _: 1 / 0)
+    found = judge(torch.randn(3, 4))
+    assert watching.update(found) is False
+    Metrics().drifted(watching.watch)
+    assert watching.watch.seen == 3

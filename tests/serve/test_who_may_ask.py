@@ -1,5 +1,6 @@
 """Who may ask: loopback, or with a token; and what the logs say of it."""
 
+import http.client
 import io
 import json
 import logging
@@ -156,3 +157,37 @@ def test_a_failure_of_the_service_is_500_with_the_id_of_its_log(
     line = lines()[-1]
     assert (line["level"], line["exception"]) == ("error", "ZeroDivisionError")
     assert line["id"] in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://localhost.evil.example"]
+)
+def test_pages_of_others_may_not_ask_on_loopback(asked, origin):
+    answer = asked.client.post(
+        "/v1/judge", json={"inputs": [[0.0] * 4]}, headers={"origin": origin}
+    )
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:3000", "http://127.0.0.1", "http://[::1]:80"])
+def test_pages_of_this_machine_may_ask(asked, origin):
+    answer = asked.client.get("/v2", headers={"origin": origin})
+    assert answer.status_code == 200
+
+
+def test_two_names_of_a_host_are_refused(asked):
+    connection = http.client.HTTPConnection("127.0.0.1", asked.port)
+    connection.putrequest("GET", "/v2", skip_host=True)
+    for name in ("evil.example", "localhost"):
+        connection.putheader("Host", name)
+    connection.endheaders()
+    answer = connection.getresponse()
+    assert answer.status == 400
+    assert "Host" in json.loads(answer.read())["error"]
+    connection.close()
+
+
+def test_the_name_of_the_scheme_has_no_case(guarded):
+    for scheme in ("bearer", "BEARER"):
+        headers = {"authorization": f"{scheme} {TOKEN}"}
+        assert guarded.client.get("/v2", headers=headers).status_code == 200
