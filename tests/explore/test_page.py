@@ -166,6 +166,42 @@ def test_columns_of_ones_own_are_shown(found):
         found.explore(columns={"site": ["here"]})
 
 
+@pytest.mark.parametrize("name", ["trust", "verdict", "class", "reason", "row", "mark"])
+def test_names_of_the_page_itself_are_refused(found, name):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=rf"columns.*got '{name}'"):
+        found.explore(details=0, columns={name: ["x"] * len(found)})
+
+
+def test_a_label_stands_in_one_place_only(found):
+    labels = found.predicted.clamp(min=0)
+    page = found.explore(details=0, columns={"label": ["a"] * len(found)})
+    assert data_of(page.html)["extra"] == []
+    with pytest.raises(cr.errors.InvalidArgumentError, match="got 'label'"):
+        found.explore(details=0, labels=labels, columns={"label": ["a"] * len(found)})
+
+
+def test_tokens_that_fill_up_a_text_are_not_shown():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.head = torch.nn.Embedding(10, 6), torch.nn.Linear(6, 3)
+
+        def forward(self, input_ids, attention_mask):
+            seen = attention_mask[..., None].to(self.head.weight.dtype)
+            return self.head((self.embed(input_ids.long()) * seen).sum(1))
+
+    torch.manual_seed(0)
+    clf = cr.Classifier(Net().eval(), module="embed", unpack=True)
+    ids = torch.randint(1, 10, (150, 5))
+    ids[:, 3:] = 0
+    judge = cr.Judge.fit(clf, {"input_ids": ids, "attention_mask": (ids != 0).long()})
+    one = {"input_ids": ids[:1], "attention_mask": (ids[:1] != 0).long()}
+    about = data_of(judge(one, keep=True).explore(details=1).html)["details"]["0"]
+    shown = [word["text"] for word in about["input"]["words"]]
+    assert shown == [f"#{k}" for k in ids[0, :3].tolist()]
+    assert about["input"]["least"] > 0
+
+
 def test_judgements_that_were_not_kept_say_so():
     judge = cr.Judge.fit(torch.nn.Linear(3, 2), torch.randn(150, 3))
     data = data_of(judge(torch.randn(5, 3), keep=False).explore().html)

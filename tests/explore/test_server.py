@@ -126,6 +126,16 @@ def test_a_file_that_changed_is_not_mixed_with_the_old_one(asker):
     assert b"verdicts.parquet changed" in content
 
 
+def test_nothing_is_said_or_marked_of_a_file_that_changed(asker):
+    assert asker.ask("api/row/1")[0] == 200
+    asker.verdicts.write_bytes(b"other")
+    assert asker.ask("api/row/1")[0] == 409
+    status, _, content = asker.mark(1, "right")
+    assert status == 409
+    assert b"verdicts.parquet changed" in content
+    assert not marks_place(asker.verdicts).exists()
+
+
 def test_details_and_their_errors(asker):
     assert json.loads(asker.ask("api/row/2")[2]) == {"reason": "row 2", "value": "Infinity"}
     assert asker.ask("api/row/4")[0] == 500
@@ -179,6 +189,44 @@ def test_a_mark_that_cannot_be_written_is_told(asker):
     assert status == 422
     assert b"cannot be written" in content
     assert asker.server.explored.marks.listed() == []
+
+
+def test_marks_of_an_earlier_class_are_kept_but_do_not_count(tmp_path):
+    path = tmp_path / "v.parquet.marks.csv"
+    kept = (
+        "row,id,predicted,mark\r\n1,r1,dog,right\r\n2,r2,dog,does not belong\r\n3,r3,cat,wrong\r\n"
+    )
+    path.write_bytes(kept.encode())
+    marks = MarkStore(path, ROWS, lambda row: (f"r{row}", "cat"))
+    assert marks.listed() == [(2, "foreign"), (3, "wrong")]
+    assert marks.stale == 1
+    assert marks.put(4, "right")
+    assert read_marks(path)[1].predicted == "dog"
+    assert marks.put(1, "right")
+    assert (1, "right") in marks.listed()
+    assert marks.stale == 0
+
+
+def test_two_servers_of_one_file_keep_each_others_marks(tmp_path):
+    path = tmp_path / "v.parquet.marks.csv"
+    stores = [MarkStore(path, 200, lambda row: (f"r{row}", "cat")) for _ in range(2)]
+
+    def work(store, rows):
+        for row in rows:
+            assert store.put(row, "right")
+
+    threads = [
+        threading.Thread(target=work, args=(store, range(start, 60, 2)))
+        for start, store in enumerate(stores)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(read_marks(path)) == list(range(60))
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    assert stores[0].put(7, None)
+    assert 7 not in dict(stores[1].listed())
 
 
 def test_without_a_model_there_are_no_details(tmp_path):

@@ -1,5 +1,6 @@
 import { render } from 'preact'
-import { keepAddress, open } from './state.js'
+import { keepAddress } from './address.js'
+import { open } from './state.js'
 import { App } from './views/App.jsx'
 
 const place = document.getElementById('app')

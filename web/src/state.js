@@ -1,21 +1,26 @@
-// What the page shows: signals, everything worked out from them, and the address that keeps them.
+// What the page shows: signals, and everything worked out from them.
 import { batch, computed, effect, signal } from '@preact/signals'
-import { extent, sortKeys, valueOf } from './data/columns.js'
+import { extent, sortKeys, valueOf, words } from './data/columns.js'
 import { answeredAt, FOREIGN, RIGHT, sweep, UNKNOWN, WRONG } from './data/curves.js'
+import { DIRECTED, turned, wayOf } from './data/direction.js'
+import { matching } from './data/labels.js'
+import { notesOf } from './data/notes.js'
 import { descending, orderOf } from './data/order.js'
 import { parse, testOf } from './data/query.js'
 import { openStore } from './store.js'
-import { ALARMS, VERDICTS } from './verdicts.js'
+import { ALARMS, codeOf, VERDICTS } from './verdicts.js'
 
 export const data = JSON.parse(document.getElementById('data').textContent)
 
 export const store = signal(null)
 export const failure = signal('')
+export const unsaved = signal('') // why a mark is not on the disk
 export const loaded = signal({}) // columns by name
-export const marks = signal(new Map()) // row -> right, wrong or foreign
+export const marks = signal(new Map(data.marks)) // row -> right, wrong or foreign
 
 export const wanted = signal(new Set()) // verdicts; none means all
 export const axes = signal(['trust', 'p_outlier'])
+export const logs = signal(new Map()) // name of an axis -> whether it is logarithmic, where it was chosen
 export const brush = signal(null) // { x: [low, high], y: [low, high] }
 export const query = signal('')
 export const side = signal('all') // of the threshold: all, answered, refused
@@ -28,6 +33,7 @@ export const theme = signal('system')
 export const helping = signal(false)
 export const said = signal('') // to a screen reader
 
+const has = Object.hasOwn
 const USUAL = ['verdict', 'predicted', 'label', 'id', 'trust', 'p_outlier', 'p_tampered', 'p_wrong']
 const NEEDED = ['verdict', 'predicted', 'label'] // before anything can be shown, with the scores in use
 const FEW = 100000 // rows of which also reasons are in the table
@@ -36,27 +42,35 @@ export async function open() {
   try {
     const found = await openStore(data)
     for (const name of ['verdict', 'predicted'])
-      if (!(name in found.kinds)) throw new Error(`the file has no column ${name}`)
-    const have = (names) => [...new Set(names)].filter((name) => name in found.kinds)
+      if (!has(found.kinds, name)) throw new Error(`the file has no column ${name}`)
+    const have = (names) => [...new Set(names)].filter((name) => has(found.kinds, name))
     const columns = await found.load(have([...NEEDED, ...axes.peek(), score.peek(), 'trust']))
     batch(() => {
       loaded.value = columns
       store.value = found
-      const scored = scores.peek()
-      axes.value = axes.peek().map((name, k) => (scored.includes(name) ? name : scored[k] ?? scored[0]))
-      if (!scored.includes(score.peek())) score.value = scored[0]
-      marks.value = new Map((data.marks ?? []).map(([row, mark]) => [row, mark]))
-      if (selected.peek() !== null && !(selected.peek() < found.rows)) selected.value = null
+      settle()
     })
     requestAnimationFrame(() => setTimeout(() => performance.mark('interactive'))) // once it is drawn
     const more = data.columns ? Object.keys(found.kinds) : [...USUAL, ...(data.extra ?? []), ...(found.rows <= FEW ? ['reason'] : [])]
-    const rest = have(more).filter((name) => !(name in columns))
+    const rest = have(more).filter((name) => !has(columns, name))
     if (!rest.length) return
     const others = await found.load(rest)
     loaded.value = { ...loaded.value, ...others }
   } catch (error) {
     failure.value = error.message
   }
+}
+
+/** Let go of names and rows that these verdicts do not have: an address may hold any. */
+export function settle() {
+  if (!store.peek()) return
+  const { kinds, rows } = store.peek()
+  const [known, directed] = [scores.peek(), limits.peek()]
+  axes.value = axes.peek().map((name, k) => (known.includes(name) ? name : known[k] ?? known[0]))
+  if (!directed.includes(score.peek())) score.value = directed[0] ?? known[0]
+  const { name } = sorting.peek()
+  if (name && name !== 'mark' && !has(kinds, name)) sorting.value = { name: null, down: false }
+  if (selected.peek() !== null && !(selected.peek() < rows)) selected.value = null
 }
 
 /** Columns of numbers, the usual scores first. */
@@ -67,9 +81,12 @@ export const scores = computed(() => {
   return [...names.filter((name) => USUAL.includes(name)), ...names.filter((name) => !USUAL.includes(name))]
 })
 
+/** Scores that can have a threshold. */
+export const limits = computed(() => DIRECTED.filter((name) => scores.value.includes(name)))
+
 /** See that a column is there; it comes later where it must be read. */
 export async function need(name) {
-  if (!store.value || name in loaded.value || !(name in store.value.kinds)) return
+  if (!store.value || has(loaded.value, name) || !has(store.value.kinds, name)) return
   try {
     const made = await store.value.load([name])
     loaded.value = { ...loaded.value, ...made }
@@ -78,13 +95,15 @@ export async function need(name) {
   }
 }
 
-export const values = (name) => loaded.value[name]?.values
+/** A column of the file, or `row` and `mark`, which the page has itself. */
+export const columnOf = (name) => (has(own, name) ? own[name].value : has(loaded.value, name) ? loaded.value[name] : undefined)
+export const values = (name) => columnOf(name)?.values
 
 /** The verdict of each row as a place in VERDICTS. */
 export const codes = computed(() => {
   const column = loaded.value.verdict
   if (!column) return new Uint8Array(0)
-  const places = column.names.map((name) => Math.max(0, VERDICTS.indexOf(name)))
+  const places = column.names.map(codeOf)
   return Uint8Array.from(column.codes, (code) => places[code])
 })
 
@@ -93,23 +112,38 @@ const alarm = computed(() => {
   return codes.value.map((code) => flags[code])
 })
 
+/** How many labels there are, and how many of them name a class. */
+export const labels = computed(() => {
+  const { label, predicted } = loaded.value
+  return label && predicted ? matching(label, data.classes ?? predicted.names) : { all: 0, good: 0 }
+})
+
+export const notes = computed(() => notesOf(labels.value, data))
+
 /** Whether each row is right: by its label, or by its mark, which is later. */
 export const truth = computed(() => {
   const { label, predicted } = loaded.value
-  if (!label && !marks.value.size) return null
+  if (!labels.value.good && !marks.value.size) return null
   const found = new Uint8Array(codes.value.length)
-  if (label && predicted)
+  if (labels.value.good)
     for (let row = 0; row < found.length; row++) {
-      const known = valueOf(label, row)
-      const said = predicted.names[predicted.codes[row]]
-      if (known !== null && said !== '') found[row] = String(known) === said ? RIGHT : WRONG
+      const [known, said] = [valueOf(label, row), valueOf(predicted, row)]
+      if (known !== null && said !== null) found[row] = known === said ? RIGHT : WRONG
     }
   const kinds = { right: RIGHT, wrong: WRONG, foreign: FOREIGN }
   for (const [row, mark] of marks.value) found[row] = kinds[mark] ?? UNKNOWN
   return found
 })
 
-const parts = computed(() => parse(query.value, store.value?.kinds ?? {}))
+/** Whether any row, shown or not, is known to be right or wrong. */
+export const anyKnown = computed(() => Boolean(truth.value?.some((kind) => kind === RIGHT || kind === WRONG)))
+
+const MARKS = { right: 'right', wrong: 'wrong', foreign: 'does not belong' }
+const own = {
+  row: computed(() => ({ kind: 'number', values: Float64Array.from(codes.value, (_, row) => row) })),
+  mark: computed(() => words(Array.from(codes.value, (_, row) => MARKS[marks.value.get(row)]))),
+}
+const parts = computed(() => parse(query.value, { ...store.value?.kinds, row: 'number', mark: 'words' }))
 export const queryError = computed(() => parts.value.find((part) => part.error)?.error ?? '')
 
 effect(() => {
@@ -131,7 +165,7 @@ export const passing = computed(() => {
         if (!(x[row] >= left && x[row] <= right && y[row] >= low && y[row] <= high)) mask[row] = 0
   }
   for (const part of parts.value) {
-    const test = testOf(part, loaded.value)
+    const test = testOf(part, has(own, part.name ?? '') ? { [part.name]: columnOf(part.name) } : loaded.value)
     for (let row = 0; row < mask.length; row++) if (mask[row] && !test(row)) mask[row] = 0
   }
   if (only.value !== 'all') {
@@ -141,42 +175,43 @@ export const passing = computed(() => {
   return mask
 })
 
-const scoreOrder = computed(() => {
+const way = computed(() => wayOf(score.value))
+
+/** The score of the threshold, turned so that high is good, and its rows from the lowest on. */
+const ranked = computed(() => {
   const column = values(score.value)
-  return column ? orderOf(column) : null
+  if (!column) return null
+  const found = turned(column, way.value)
+  return { values: found, order: orderOf(found) }
 })
 
-export const curve = computed(() => {
-  const column = values(score.value)
-  if (!column || !scoreOrder.value) return null
-  return sweep({
-    order: scoreOrder.value, values: column, mask: passing.value, truth: truth.value, alarm: alarm.value,
-  })
-})
+export const curve = computed(() => ranked.value
+  && sweep({ ...ranked.value, mask: passing.value, truth: truth.value, alarm: alarm.value }))
 
 /** The threshold that was chosen, or the one that answers as many of all rows as are trusted now. */
 export const limit = computed(() => {
-  const column = values(score.value)
-  if (threshold.value !== null || !column || !scoreOrder.value) return threshold.value
+  if (threshold.value !== null || !ranked.value) return threshold.value
+  const { values: column, order } = ranked.value
+  let known = column.length
+  while (known && Number.isNaN(column[order[known - 1]])) known--
+  if (!known) return null
   let trusted = 0
   for (let row = 0; row < codes.value.length; row++) if (codes.value[row] === 0) trusted++
-  let known = column.length
-  while (known && Number.isNaN(column[scoreOrder.value[known - 1]])) known--
-  return known ? column[scoreOrder.value[Math.min(known - 1, Math.max(0, known - trusted))]] : null
+  return way.value * (trusted ? column[order[Math.max(0, known - trusted)]] : Infinity)
 })
 
 /** How many rows are answered at the threshold. */
-export const answered = computed(() => (curve.value && limit.value !== null ? answeredAt(curve.value, limit.value) : 0))
+export const answered = computed(() => (curve.value && limit.value !== null ? answeredAt(curve.value, way.value * limit.value) : 0))
 
 /** Rows that are shown, and how many. */
 export const shown = computed(() => {
   let mask = passing.value
-  const column = values(score.value)
-  if (side.value !== 'all' && limit.value !== null && column) {
-    const wantAnswered = side.value === 'answered'
+  if (side.value !== 'all' && limit.value !== null && ranked.value) {
+    const { values: column } = ranked.value
+    const [least, wantAnswered] = [way.value * limit.value, side.value === 'answered']
     mask = mask.slice()
     for (let row = 0; row < mask.length; row++)
-      if (mask[row] && column[row] >= limit.value !== wantAnswered) mask[row] = 0
+      if (mask[row] && column[row] >= least !== wantAnswered) mask[row] = 0
   }
   let count = 0
   for (let row = 0; row < mask.length; row++) count += mask[row]
@@ -199,7 +234,7 @@ export const counts = computed(() => {
 let orders = new Map()
 const sorted = computed(() => {
   const { name, down } = sorting.value
-  const column = name === 'mark' ? marksColumn.value : loaded.value[name]
+  const column = name && columnOf(name)
   if (!column) return null
   const keys = sortKeys(column)
   if (!orders.has(column)) {
@@ -208,12 +243,6 @@ const sorted = computed(() => {
   }
   const up = orders.get(column)
   return down ? descending(up, keys) : up
-})
-
-const marksColumn = computed(() => {
-  const values = new Float64Array(codes.value.length).fill(NaN)
-  for (const [row, mark] of marks.value) values[row] = ['right', 'wrong', 'foreign'].indexOf(mark)
-  return { kind: 'number', values }
 })
 
 /** The rows of the table, in its order. */
@@ -233,129 +262,3 @@ export const bounds = computed(() => axes.value.map((name) => (values(name) ? ex
 
 export const filtered = computed(() =>
   Boolean(wanted.value.size || brush.value || query.value.trim() || side.value !== 'all' || only.value !== 'all'))
-
-export function clearFilters() {
-  batch(() => {
-    wanted.value = new Set()
-    brush.value = null
-    query.value = ''
-    side.value = 'all'
-    only.value = 'all'
-  })
-}
-
-export function toggleVerdict(name) {
-  const next = new Set(wanted.value)
-  if (!next.delete(name)) next.add(name)
-  wanted.value = next.size === VERDICTS.length ? new Set() : next
-}
-
-export function sortBy(name) {
-  const { name: now, down } = sorting.value
-  if (now !== name) sorting.value = { name, down: false }
-  else sorting.value = down ? { name: null, down: false } : { name, down: true }
-}
-
-/** Go to the row so many places further in the table. */
-export function move(steps) {
-  const rows = table.value
-  if (!rows.length) return
-  const place = selected.value === null ? -1 : rows.indexOf(selected.value)
-  const start = steps > 0 ? 0 : rows.length - 1
-  const next = place < 0 && Number.isFinite(steps) ? start : Math.min(rows.length - 1, Math.max(0, Math.max(0, place) + steps))
-  selected.value = rows[next]
-}
-
-/** Go to a row without a mark that chance picks among those shown. */
-export function moveByChance() {
-  const free = table.value.filter((row) => !marks.value.has(row))
-  if (free.length) selected.value = free[Math.floor(Math.random() * free.length)]
-}
-
-export async function mark(row, value) {
-  const next = new Map(marks.value)
-  const same = next.get(row) === value
-  if (same) next.delete(row)
-  else next.set(row, value)
-  const before = marks.value
-  marks.value = next
-  try {
-    const answer = await fetch('api/marks', {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify({ row, mark: same ? null : value }),
-    })
-    if (!answer.ok) throw new Error((await answer.text()) || `the server said ${answer.status}`)
-    said.value = same ? 'mark removed' : `marked: ${value}`
-  } catch (error) {
-    marks.value = before
-    said.value = `not saved: ${error.message}`
-  }
-}
-
-// the address: #x=trust&y=p_outlier&v=outlier,tampered&row=3
-
-const round = (value) => Number(value.toPrecision(6))
-
-export function toAddress() {
-  const found = new URLSearchParams()
-  const put = (name, value) => value !== null && value !== '' && found.set(name, value)
-  put('v', [...wanted.value].join(','))
-  if (axes.value.join() !== 'trust,p_outlier') put('xy', axes.value.join(','))
-  put('brush', brush.value ? [...brush.value.x, ...brush.value.y].map(round).join(',') : '')
-  put('q', query.value)
-  put('side', side.value === 'all' ? '' : side.value)
-  put('only', only.value === 'all' ? '' : only.value)
-  put('sort', sorting.value.name ? `${sorting.value.down ? '-' : ''}${sorting.value.name}` : '')
-  put('score', score.value === 'trust' ? '' : score.value)
-  put('t', threshold.value === null ? '' : round(threshold.value))
-  put('row', selected.value)
-  put('theme', theme.value === 'system' ? '' : theme.value)
-  return found.toString()
-}
-
-export function fromAddress(text) {
-  const found = new URLSearchParams(text)
-  const get = (name) => found.get(name) ?? ''
-  const choice = (name, allowed) => (allowed.includes(get(name)) ? get(name) : allowed[0])
-  const whole = /^\d+$/u.test(get('row')) ? Number(get('row')) : null
-  const box = get('brush').split(',').map(Number)
-  const pair = get('xy').split(',')
-  batch(() => {
-    wanted.value = new Set(get('v').split(',').filter((name) => VERDICTS.includes(name)))
-    axes.value = pair.length === 2 ? pair : ['trust', 'p_outlier']
-    brush.value = box.length === 4 && box.every(Number.isFinite) ? { x: box.slice(0, 2), y: box.slice(2) } : null
-    query.value = get('q')
-    side.value = choice('side', ['all', 'answered', 'refused'])
-    only.value = choice('only', ['all', 'marked', 'unmarked'])
-    sorting.value = { name: get('sort').replace(/^-/u, '') || null, down: get('sort').startsWith('-') }
-    score.value = get('score') || 'trust'
-    threshold.value = get('t') && Number.isFinite(Number(get('t'))) ? Number(get('t')) : null
-    selected.value = whole !== null && (!store.value || whole < store.value.rows) ? whole : null
-    theme.value = choice('theme', ['system', 'light', 'dark'])
-  })
-}
-
-export function keepAddress() {
-  fromAddress(location.hash.slice(1))
-  let timer = 0
-  effect(() => {
-    const text = toAddress()
-    clearTimeout(timer)
-    timer = setTimeout(() => {
-      try {
-        if (text !== location.hash.slice(1)) history.replaceState(null, '', text ? `#${text}` : ' ')
-      } catch {
-        // a frame of a notebook has no address of its own
-      }
-    }, 150)
-  })
-  addEventListener('hashchange', () => fromAddress(location.hash.slice(1)))
-  effect(() => {
-    if (theme.value === 'system') delete document.documentElement.dataset.theme
-    else document.documentElement.dataset.theme = theme.value
-  })
-  effect(() => {
-    for (const name of [...axes.value, score.value, sorting.value.name]) if (name) need(name)
-  })
-}

@@ -1,49 +1,50 @@
 // Where the rows come from: the page itself, or a Parquet file that is read by ranges.
 import { parquetMetadataAsync, parquetRead } from 'hyparquet'
 import { asNumber, numbers, words, Words } from './data/columns.js'
+import { labelsAsNames } from './data/labels.js'
+import { kindsOf } from './data/schema.js'
 
-export function openStore(data) {
-  return data.columns ? inPage(data) : inParquet(data)
+export async function openStore(data) {
+  const store = await (data.columns ? inPage(data) : inParquet(data))
+  return Object.hasOwn(store.kinds, 'label') ? withNames(store, data.classes) : store
+}
+
+/** The same store, whose labels are names of classes whatever the file holds. */
+function withNames(store, classes) {
+  const load = async (names) => {
+    if (!names.includes('label')) return store.load(names)
+    const made = await store.load([...new Set([...names, 'predicted'])])
+    return { ...made, label: labelsAsNames(made.label, classes, made.predicted) }
+  }
+  return { ...store, load, kinds: { ...store.kinds, label: 'words' } }
 }
 
 async function inPage({ rows, columns, details }) {
-  const made = {}
-  for (const { name, kind, values } of columns)
-    made[name] = kind === 'words' ? words(values) : numbers(values)
+  const made = new Map(columns.map(({ name, kind, values }) =>
+    [name, kind === 'words' ? words(values) : numbers(values)]))
   return {
     rows,
-    kinds: kindsOf(made),
-    load: async (names) => Object.fromEntries(names.map((name) => [name, made[name]])),
+    kinds: Object.fromEntries([...made].map(([name, { kind }]) => [name, kind])),
+    load: async (names) => Object.fromEntries(names.map((name) => [name, made.get(name)])),
     detail: async (row) => details[row] ?? null,
-    known: (row) => row in details,
+    known: (row) => Object.hasOwn(details, row),
   }
 }
-
-function kindsOf(made) {
-  return Object.fromEntries(Object.entries(made).map(([name, { kind }]) => [name, kind]))
-}
-
-const NUMERIC = new Set(['INT32', 'INT64', 'FLOAT', 'DOUBLE'])
 
 async function inParquet({ parquet, bytes, details }) {
   const file = ranges(parquet, bytes)
   const metadata = await parquetMetadataAsync(file)
   const rows = Number(metadata.num_rows)
-  const kinds = {}
-  for (const { name, type, num_children: children } of metadata.schema.slice(1))
-    if (!children) kinds[name] = NUMERIC.has(type) ? 'number' : 'words'
+  const kinds = kindsOf(metadata.schema)
 
   async function load(names) {
-    const made = {}
-    for (const name of names)
-      made[name] = kinds[name] === 'number'
-        ? { kind: 'number', values: new Float64Array(rows) } : new Words(rows)
+    const made = new Map(names.map((name) => [name, kinds[name] === 'number'
+      ? { kind: 'number', values: new Float64Array(rows) } : new Words(rows)]))
     await parquetRead({
       file: file.through(metadata, names), metadata, columns: names,
-      onChunk: ({ columnName, columnData, rowStart }) => fill(made[columnName], columnData, rowStart),
+      onChunk: ({ columnName, columnData, rowStart }) => fill(made.get(columnName), columnData, rowStart),
     })
-    for (const name of names) if (made[name] instanceof Words) made[name] = made[name].column()
-    return made
+    return Object.fromEntries([...made].map(([name, column]) => [name, column instanceof Words ? column.column() : column]))
   }
 
   return {

@@ -2,9 +2,8 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import { words, numbers, sortKeys, extent } from '../src/data/columns.js'
 import { csvParts } from '../src/data/csv.js'
-import { answeredAt, measure, points, sweep, RIGHT, WRONG } from '../src/data/curves.js'
+import { answeredAt, interval, measure, points, stepped, sweep, tally, RIGHT, WRONG } from '../src/data/curves.js'
 import { descending, orderOf } from '../src/data/order.js'
-import { parse, testOf } from '../src/data/query.js'
 
 // a small generator, so that a failure can be repeated
 function random(seed) {
@@ -73,27 +72,30 @@ function close(left, right) {
   assert.ok(Object.is(left, right) || Math.abs(left - right) < 1e-12, `${left} is not ${right}`)
 }
 
-test('queries: numbers, words, rows, quotes, and errors that name the part', () => {
-  const columns = {
-    trust: numbers([0.1, 0.5, null]),
-    predicted: words(['Bag', 'Ankle boot', 'bag']),
+test('a step of the threshold goes on to the next score, however many rows share one', () => {
+  const values = Float64Array.of(3, 2, 2, 2, 2, 1, 1)
+  const curve = sweep({
+    order: orderOf(values), values, mask: null, truth: Uint8Array.of(1, 1, 1, 1, 2, 2, 0), alarm: new Uint8Array(7),
+  })
+  const way = (start, step) => {
+    const found = [start]
+    while (found.length < 9 && found.at(-1) !== found.at(-2)) found.push(stepped(curve, found.at(-1), step))
+    return found
   }
-  const kinds = { trust: 'number', predicted: 'words' }
-  const rows = (text) => {
-    const tests = parse(text, kinds).map((part) => testOf(part, columns))
-    return [0, 1, 2].filter((row) => tests.every((one) => one(row)))
+  assert.deepEqual(way(7, -1), [7, 5, 1, 0, 0])
+  assert.deepEqual(way(0, 1), [0, 1, 5, 7, 7])
+  assert.deepEqual(way(7, -6), [7, 1, 0, 0])
+  assert.equal(answeredAt(curve, Infinity), 0)
+  assert.deepEqual(tally(curve, 5), { accuracy: [4, 5], errors: [1, 2], foreign: [0, 0], alarms: [0, 0] })
+  assert.deepEqual(tally(curve, 0).accuracy, [0, 0])
+})
+
+test('the interval of a share is that of Wilson', () => {
+  // scipy.stats.binomtest(8, 10).proportion_ci(method='wilson')
+  for (const [some, all, low, high] of [[8, 10, 0.49016, 0.94332], [1, 1, 0.20655, 1], [0, 4, 0, 0.48989]]) {
+    const found = interval(some, all)
+    assert.ok(Math.abs(found[0] - low) < 1e-4 && Math.abs(found[1] - high) < 1e-4, String(found))
   }
-  assert.deepEqual(rows(''), [0, 1, 2])
-  assert.deepEqual(rows('trust<0.5'), [0])
-  assert.deepEqual(rows('trust>=0.1 trust <= 0.5'), [0, 1])
-  assert.deepEqual(rows('predicted=bag'), [0, 2])
-  assert.deepEqual(rows('predicted!=bag'), [1])
-  assert.deepEqual(rows('predicted="ankle boot"'), [1])
-  assert.deepEqual(rows('boot'), [1])
-  assert.deepEqual(rows('2'), [2])
-  assert.match(parse('nothing=1', kinds)[0].error, /no column nothing/)
-  assert.match(parse('trust<much', kinds)[0].error, /number, not “much”/)
-  assert.match(parse('predicted<3', kinds)[0].error, /use predicted=word/)
 })
 
 test('words sort as people expect, missing ones last', () => {
@@ -109,4 +111,10 @@ test('a CSV file survives commas, quotes and new lines', () => {
   const text = csvParts(['x', 'row'], Uint32Array.of(0, 1, 2, 3, 4), (name, row) =>
     name === 'row' ? row : values[row]).join('')
   assert.equal(text, 'x,row\r\nplain,0\r\n"a,b",1\r\n"say ""no""",2\r\n"two\nlines",3\r\n,4\r\n')
+})
+
+test('a word in a CSV file is never calculated; a number stays one', () => {
+  const values = ['=1+1', '+1', '-cat', '@home', '\tx', 'a=b', -1.5]
+  const text = csvParts(['x'], Uint32Array.from(values.keys()), (_, row) => values[row]).join('')
+  assert.equal(text, "x\r\n'=1+1\r\n'+1\r\n'-cat\r\n'@home\r\n'\tx\r\na=b\r\n-1.5\r\n")
 })

@@ -11,10 +11,10 @@ from typing import Any
 from credibly._extras import require_table_extra
 from credibly._validation import require
 from credibly.cli import options as o
-from credibly.decide.exploring import ALONE, Words, detail_of, facts, tokens_of
+from credibly.decide.exploring import ALONE, OF_THE_PAGE, Words, detail_of, facts, tokens_of
 from credibly.decide.judge import Judge
 from credibly.errors import FileFormatError
-from credibly.explore.detail import Found, Inputs, input_alone, inputs_alone
+from credibly.explore.detail import Found, Inputs, input_alone, inputs_alone, spread
 from credibly.explore.marking import MarkStore
 from credibly.explore.page import render
 from credibly.explore.server import Explored, Server
@@ -29,6 +29,9 @@ OWN = frozenset({
     "p_tampered", "p_wrong", "passes", "reason", "status", "label",
 })  # fmt: skip
 """Columns that have their place in the page."""
+
+PACKED = frozenset({"SNAPPY", "UNCOMPRESSED"})
+"""How columns may be packed for the page to read them."""
 
 NO_MODEL = "To see what would change the model's mind, pass --inputs, --model and --judge."
 
@@ -67,7 +70,7 @@ class Given:
         _check_together(inputs, model, judge)
         file = _opened(verdicts)
         source = None if inputs is None else of_data.open(inputs)
-        known = None if words is None else tuple(words.read_text("utf-8").splitlines())
+        known = None if words is None else _vocabulary(words)
         fitted = None
         if model is not None and judge is not None and source is not None:
             loaded = of_model.load(model)
@@ -103,26 +106,42 @@ class Given:
         first, second = ("" if value is None else str(value) for value in pair)
         return first, second
 
-    @cached_property
-    def shares_right(self) -> dict[str, float]:
-        """What the Judge knew of how often its verdicts are right."""
-        told = (self.file.schema_arrow.metadata or {}).get(b"judge", b"{}")
+    def _told(self, name: bytes) -> Any:
+        """What the file says of its Judge; None if another program wrote the file anew."""
         try:
-            shares = json.loads(told).get("shares_right", {})
-        except (ValueError, AttributeError):
-            return {}
-        return {str(name): float(share) for name, share in shares.items()}
+            return json.loads((self.file.schema_arrow.metadata or {}).get(name, b"null"))
+        except ValueError:
+            return None
+
+    @cached_property
+    def facts_of_judge(self) -> dict[str, Any]:
+        """What the Judge knew, as the file tells it."""
+        told = self._told(b"judge")
+        return told if isinstance(told, dict) else {}
+
+    @property
+    def classes(self) -> list[str] | None:
+        """The names of all classes, in the order of their numbers, if anything tells them."""
+        if self.judge is not None:
+            clf, count = self.judge.examiner.clf, self.judge.facts.classes
+            return [clf.class_name(k) for k in range(count)]
+        names, number = self._told(b"classes"), self.facts_of_judge.get("classes")
+        if isinstance(names, list):
+            return [str(name) for name in names]
+        return [str(k) for k in range(number)] if isinstance(number, int) else None
 
     def facts(self) -> dict[str, Any]:
         """What the page says whatever the rows are."""
-        told = facts(self.shares_right, self.verdicts.name)
+        shares = self.facts_of_judge.get("shares_right", {})
+        told = facts(shares, self.verdicts.name, self.classes)
         return {**told, "advice_detail": NO_MODEL, "extra": self.extra}
 
     @property
     def extra(self) -> list[str]:
         """Columns of numbers and words that a Judge does not write."""
         names = self.file.schema_arrow.names
-        return [name for name in names if name not in OWN and not name.startswith("signal.")][:6]
+        own = OWN | {*OF_THE_PAGE}
+        return [name for name in names if name not in own and not name.startswith("signal.")][:6]
 
     @property
     def features(self) -> Features:
@@ -157,12 +176,24 @@ class Given:
         ids = None if kept is None else tokens_of(kept)
         if self.vocabulary is None or ids is None:
             return None
-        size, known = len(self.vocabulary), self.vocabulary
-        return [[known[k] if 0 <= k < size else f"#{k}" for k in ids.tolist()]]
+        return [[None if k is None else self._word(k) for k in ids]]
+
+    def _word(self, number: int) -> str:
+        known = self.vocabulary or ()
+        return known[number] if 0 <= number < len(known) else f"#{number}"
 
     def marks_note(self) -> str:
         """Where marks are kept, in a line."""
         return f"Marks are kept in {marks_place(self.verdicts)}.\n"
+
+
+def _vocabulary(path: Path) -> tuple[str, ...]:
+    try:
+        return tuple(path.read_text("utf-8").splitlines())
+    except (OSError, ValueError) as error:
+        raise FileFormatError(
+            f"{path}: no readable file of words, one per line ({error})."
+        ) from error
 
 
 def _check_together(inputs: Path | None, model: str | None, judge: Path | None) -> None:
@@ -189,8 +220,21 @@ def _opened(verdicts: Path) -> Any:
     return file
 
 
+def _check_readable(given: Given) -> None:
+    """Refuse what the page could not unpack: its reader knows two ways of packing."""
+    about = given.file.metadata
+    groups = [about.row_group(k) for k in range(about.num_row_groups)]
+    used = {group.column(k).compression for group in groups for k in range(about.num_columns)}
+    if others := sorted(used - PACKED):
+        raise FileFormatError(
+            f"{given.verdicts}: packed by {', '.join(others)}, which the page cannot read. Pass "
+            '--html page.html, or write it anew with compression="snappy".'
+        )
+
+
 def server_of(given: Given, port: int) -> Server:
     """A server of the rows, which is not running yet."""
+    _check_readable(given)
     marks = MarkStore(marks_place(given.verdicts), given.rows, given.about)
     detail = None if given.source is None else given.detail
     return Server(Explored(given.verdicts, given.rows, given.facts(), detail, marks), port)
@@ -215,9 +259,9 @@ def write_page(given: Given, out: Path, details: int) -> int:
         f"{given.rows} in {given.verdicts.name}",
         "Leave out --html: the server has room for millions.",
     )
-    frame = given.file.read().to_pandas()
-    ordered = frame["trust"].fillna(float("-inf")).argsort(kind="stable").tolist()
-    chosen = [] if given.source is None else ordered[:details]
+    frame = given.file.read().to_pandas().drop(columns=[*OF_THE_PAGE], errors="ignore")
+    trust = dict(enumerate(frame["trust"].tolist()))
+    chosen = [] if given.source is None else spread(trust, frame["verdict"].tolist(), details)
     data = {
         **given.facts(),
         "rows": given.rows,
@@ -228,7 +272,9 @@ def write_page(given: Given, out: Path, details: int) -> int:
         },
     }
     if chosen:
-        data["advice_detail"] = f"The page shows {len(chosen)} inputs in full, the least trusted."
+        data["advice_detail"] = (
+            f"The page shows {len(chosen)} inputs in full, the least trusted of each verdict."
+        )
     text = render(data, title=f"credibly: {given.verdicts.name}")
     with whole_file(out) as place:
         place.write_text(text, encoding="utf-8")

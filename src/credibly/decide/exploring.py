@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,12 +14,13 @@ from credibly._validation import require
 from credibly.decide.verdict import Verdict
 from credibly.errors import CrediblyError
 from credibly.explore import drawing
-from credibly.explore.detail import Found, Inputs, detail, inputs_alone
+from credibly.explore.detail import Found, Inputs, detail, inputs_alone, spread
 from credibly.explore.page import Explorer, render
 from credibly.explore.table import columns_of
 from credibly.model.batches import column_names
 from credibly.model.derivatives import undisturbed
 from credibly.model.in_space import AtModule
+from credibly.model.structure import leaves
 from credibly.model.variable import Variable
 from credibly.plot.view import Features, as_picture
 from credibly.profile.profile import Profile
@@ -33,13 +34,19 @@ if TYPE_CHECKING:
 NEAREST = 3
 """Ordinary inputs that are shown beside an input."""
 
-ALONE = "This page has the counterfactuals of the least trusted inputs only, not that of this one."
+ALONE = (
+    "This page has the counterfactuals of some inputs only, the least trusted of each verdict; "
+    "not that of this one."
+)
 """Below an input whose counterfactual is not part of the page."""
+
+OF_THE_PAGE = ("row", "mark")
+"""Columns that the page makes itself."""
 
 SHOWN = 6
 """Columns of an ordinary row that are shown."""
 
-Words = Sequence[Sequence[str]] | Callable[[int], Sequence[str]]
+Words = Sequence[Sequence[str | None]] | Callable[[int], Sequence[str | None]]
 """The words of each text, or a function from the number of an input to them."""
 
 
@@ -60,15 +67,18 @@ def explore(
         truth = check_labels(labels, len(found), found.class_count)
         frame["label"] = [found.class_name(k) for k in truth.tolist()]
     for name, values in columns.items():
+        taken = name in frame.columns or str(name) in OF_THE_PAGE
+        names, rename = "names that the page does not use itself", "Choose another name."
+        require(not taken, "columns", names, repr(name), rename)
         got, remedy = f"{len(values)} of {name!r}", "They belong to the inputs in order."
         require(len(values) == len(found), "columns", f"{len(found)} values", got, remedy)
         frame[str(name)] = list(values)
-    chosen = [] if found.inputs is None else _chosen(found, details)
+    chosen = [] if found.inputs is None else _chosen(found, found.inputs.rows, details)
     profiles = {} if found.inputs is None else found.inputs.profiles_of(chosen)
     shown = {} if found.inputs is None else _alone(found, set(chosen))
     shown |= {row: detail_of(found, row, words=words, profile=profiles.get(row)) for row in chosen}
     data = {
-        **facts(found.shares_right, title),
+        **facts(found.shares_right, title, _classes(found)),
         "rows": len(found),
         "columns": columns_of(frame.drop(columns=["class", "accepted"])),
         "extra": [name for name in columns if name != "label"],
@@ -80,30 +90,27 @@ def explore(
     return Explorer(render(data, title=f"credibly: {title}"), len(found))
 
 
-def facts(shares_right: dict[str, float], title: str) -> dict[str, Any]:
-    """What a page says whatever the rows are."""
+def _classes(found: Judgement) -> list[str]:
+    return [found.class_name(k) for k in range(found.class_count)]
+
+
+def facts(
+    shares_right: dict[str, float], title: str, classes: Sequence[str] | None
+) -> dict[str, Any]:
+    """What a page says whatever the rows are; by the names of the classes it reads labels."""
     return {
         "title": title,
+        "classes": None if classes is None else list(classes),
         "version": __version__,
         "advice": {verdict.value: verdict.advice for verdict in Verdict},
         "right": shares_right,
     }
 
 
-def _chosen(found: Judgement, details: int) -> list[int]:
-    """Inputs whose details are in the page: spread over the verdicts, the least trusted first."""
-    assert found.inputs is not None  # noqa: S101  # the caller looked
-    known = [row for row in range(len(found)) if row in found.inputs.rows]
-    order = found.trust.nan_to_num(-torch.inf).argsort(stable=True).tolist()
-    place = {row: k for k, row in enumerate(order)}
-    groups: dict[int, list[int]] = {}
-    for row in sorted(known, key=place.__getitem__):
-        groups.setdefault(int(found.codes[row]), []).append(row)
-    picked: list[int] = []
-    while len(picked) < details and any(groups.values()):
-        for group in groups.values():
-            picked += [group.pop(0)] if group and len(picked) < details else []
-    return picked
+def _chosen(found: Judgement, known: Container[int], details: int) -> list[int]:
+    """Inputs whose details are in the page, of those that were kept."""
+    trust = {row: value for row, value in enumerate(found.trust.tolist()) if row in known}
+    return spread(trust, [verdict.value for verdict in found.verdicts], details)
 
 
 def _alone(found: Judgement, solved: set[int]) -> Inputs:
@@ -157,39 +164,36 @@ def features_of(variable: Variable) -> Features:
     return Features(names, space.scale_of((space.paths or [""])[0], (count,)))
 
 
-def _words_of(words: Words | None, row: int, variable: Variable | None) -> list[str] | None:
+def _words_of(words: Words | None, row: int, variable: Variable | None) -> list[str | None] | None:
     """The words of a text; without them the numbers of its tokens, where these can be seen."""
     if words is not None:
-        chosen = words(row) if callable(words) else words[row]
-        return [str(word) for word in chosen]
+        return list(words(row) if callable(words) else words[row])
     ids = None if variable is None else tokens_of(variable)
-    return None if ids is None else [f"#{k}" for k in ids.tolist()]
+    return None if ids is None else [None if k is None else f"#{k}" for k in ids]
 
 
-def tokens_of(variable: Variable) -> Tensor | None:
-    """The token ids (T,) of the only input, if what moves is a sequence and ids are its origin."""
+def tokens_of(variable: Variable) -> list[int | None] | None:
+    """The token ids of the only input, if what moves is a sequence and ids are its origin.
+
+    Tokens that its attention mask hides, such as those that fill it up, are None.
+    """
     if not isinstance(variable, AtModule) or variable.values.dim() != 3:
         return None
-    for part in _tensors(variable.inputs):
-        if part.dim() == 2 and part.shape[1] == variable.values.shape[1] and _is_whole(part):
-            return part[0].long()
-    return None
+    shape = (1, variable.values.shape[1])
+    parts = {
+        path.rpartition(".")[2]: part[0].tolist()
+        for path, part in leaves(variable.inputs)
+        if isinstance(part, Tensor) and part.shape == shape and _is_whole(part)
+    }
+    mask = parts.pop("attention_mask", [1] * shape[1])
+    ids = parts.get("input_ids", next(iter(parts.values()), None))
+    if ids is None:
+        return None
+    return [int(k) if seen else None for k, seen in zip(ids, mask, strict=True)]
 
 
 def _is_whole(part: Tensor) -> bool:
     return part.dtype != torch.bool and bool((part == part.round()).all())
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    """The tensors of a nested input, token ids first."""
-    if isinstance(value, Tensor):
-        return [value]
-    if hasattr(value, "items"):
-        items = sorted(value.items(), key=lambda item: item[0] != "input_ids")
-        return [part for _, item in items for part in _tensors(item)]
-    if isinstance(value, list | tuple):
-        return [part for item in value for part in _tensors(item)]
-    return []
 
 
 def _neighbours(typicality: Typicality | None, glance: Any, variable: Variable) -> Found:

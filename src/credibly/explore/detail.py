@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -25,8 +27,28 @@ Found = dict[str, Any]
 Inputs = dict[int, Found]
 """The same by row."""
 
+STILL = 1e-6
+"""Of its scale: what moves less has not moved, and is not drawn as if it had."""
+
 ROOM = 2_000_000
 """Characters of a page that inputs without a counterfactual may take."""
+
+
+def spread(trust: Mapping[int, float], verdicts: Sequence[str], count: int) -> list[int]:
+    """Rows that a page shows in full: the least trusted of each verdict, in turn.
+
+    Args:
+        trust: of the rows to choose from, by number; without a number there is nothing to solve.
+        verdicts: of all rows.
+        count: how many are chosen.
+    """
+    groups: dict[str, list[int]] = {}
+    known = [row for row, value in trust.items() if not math.isnan(value)]
+    for row in sorted(known, key=lambda row: (trust[row], row)):
+        groups.setdefault(verdicts[row], []).append(row)
+    rounds = zip_longest(*groups.values())
+    chosen = [row for rows in rounds for row in rows if row is not None]
+    return chosen[:count]
 
 
 def detail(
@@ -35,7 +57,7 @@ def detail(
     names: Sequence[str],
     features: Features | None = None,
     given: Tensor | None = None,
-    words: Sequence[str] | None = None,
+    words: Sequence[str | None] | None = None,
 ) -> Found:
     """Describe the only sample of a profile.
 
@@ -44,7 +66,7 @@ def detail(
         names: of the classes, one per column of the profile.
         features: names and scales of the columns of a table.
         given: the input in the form in which it is to be drawn, if that is not x0's.
-        words: of a text, one for each position that moved.
+        words: of a text, one for each position that moved; None is not shown.
     """
     view = View.of(profile, 0, tuple(names), features or Features(), given)
     found: Found = {"title": view.title(), "input": _input(view, words)}
@@ -52,6 +74,7 @@ def detail(
         found["beside"] = drawing.picture(view.beside, *_range(view.beside))
     if view.solved:
         found["classes"] = _classes(view)
+        found["class_count"] = profile.credibility.shape[1]
     return found
 
 
@@ -95,12 +118,10 @@ def inputs_alone(rows: Iterable[tuple[int, Tensor]], features: Features, title: 
     return found
 
 
-def _input(view: View, words: Sequence[str] | None) -> Found:
+def _input(view: View, words: Sequence[str | None] | None) -> Found:
     sequence = view.profile.x0.dim() == 3
     if words is not None and sequence and len(words) <= view.profile.x0.shape[1]:
-        moved = (view.profile.perturbed[0] - view.profile.x0[0]).norm(dim=1).tolist()
-        pairs = zip(words, moved[: len(words)], strict=True)
-        return {"kind": "words", "words": [{"text": w, "moved": m} for w, m in pairs]}
+        return _words(words, view.profile.x0[0], view.profile.perturbed[0])
     if view.kind == "picture":
         return _pictures(view)
     if view.kind == "signal":
@@ -114,9 +135,16 @@ def _input(view: View, words: Sequence[str] | None) -> Found:
     return {"kind": "other", "sentence": view.sentence()}
 
 
+def _words(words: Sequence[str | None], before: Tensor, after: Tensor) -> Found:
+    moved = (after - before).norm(dim=1).tolist()[: len(words)]
+    pairs = [(w, m) for w, m in zip(words, moved, strict=True) if w is not None]
+    shown = [{"text": word, "moved": size} for word, size in pairs]
+    return {"kind": "words", "words": shown, "least": STILL * float(before.norm(dim=1).max())}
+
+
 def _pictures(view: View) -> Found:
     low, high = _range(view.before, view.after)
-    limit = float(view.move.abs().max())
+    limit = max(float(view.move.abs().max()), STILL * (high - low))
     return {
         "kind": "image",
         "before": drawing.picture(view.before, low, high),
@@ -157,7 +185,9 @@ def _table(before: Tensor, after: Tensor | None, features: Features) -> Found:
         for k in list(order)[:MOST]
     ]
     scaled = features.scale is not None
-    return {"kind": "table", "columns": columns, "total": len(before), "scaled": scaled}
+    least = STILL if scaled else STILL * float(before.nan_to_num().abs().max())
+    shown = {"kind": "table", "columns": columns, "total": len(before), "scaled": scaled}
+    return shown | {"least": max(least, 1e-300)}
 
 
 def _largest(size: Tensor) -> list[int]:

@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from credibly.errors import CrediblyError
+from credibly.errors import CrediblyError, OutputError
 from credibly.explore.built import policy
 from credibly.explore.marking import MarkStore
 from credibly.explore.page import as_json, render
@@ -33,6 +33,14 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 DetailOf = Callable[[int], dict[str, Any]]
 """From the number of a row to what the detail pane shows."""
+
+
+class _RefusedError(Exception):
+    """A request that is answered with a status and a sentence."""
+
+    def __init__(self, status: HTTPStatus, text: str) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +67,15 @@ class Explored:
         object.__setattr__(self, "_stamp", stamp_of(self.verdicts))
         object.__setattr__(self, "_lock", threading.Lock())
 
-    @property
-    def changed(self) -> bool:
-        """Whether the file is another one than at the start."""
+    def check(self) -> None:
+        """Refuse to go on with another file than at the start."""
         try:
-            found: bool = stamp_of(self.verdicts) != self._stamp  # type: ignore[attr-defined]
+            changed = stamp_of(self.verdicts) != self._stamp  # type: ignore[attr-defined]
         except OSError:
-            return True
-        return found
+            changed = True
+        if changed:
+            text = f"{self.verdicts.name} changed. Start `credibly explore` again."
+            raise _RefusedError(HTTPStatus.CONFLICT, text)
 
     def page(self) -> str:
         """The page, with the marks as they are now."""
@@ -77,6 +86,7 @@ class Explored:
             "details": self.detail is not None,
             "marking": self.marks is not None,
             "marks": [] if self.marks is None else self.marks.listed(),
+            "stale": 0 if self.marks is None else self.marks.stale,
         }
         return render(data, title=f"credibly: {self.verdicts.name}", connect="'self'")
 
@@ -105,7 +115,12 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, explored: Explored, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+        try:
+            super().__init__(("127.0.0.1", port), _Handler)
+        except OSError as error:
+            problem = f"port {port} cannot be used: {error.strerror or error}"
+            remedy = "Choose another --port, or leave it out to take a free one."
+            raise OutputError(problem, remedy=remedy) from error
         self.explored = explored
         number = self.server_address[1]
         self.hosts = (f"127.0.0.1:{number}", f"localhost:{number}")
@@ -115,14 +130,6 @@ class Server(ThreadingHTTPServer):
         """Stay quiet where a browser only went away."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
-
-
-class _RefusedError(Exception):
-    """A request that is answered with a status and a sentence."""
-
-    def __init__(self, status: HTTPStatus, text: str) -> None:
-        super().__init__(text)
-        self.status = status
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -171,6 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         row = re.fullmatch(r"api/row/(\d{1,12})", place)
         if row is None or explored.detail is None or int(row[1]) >= explored.rows:
             raise _RefusedError(HTTPStatus.NOT_FOUND, "Not found.")
+        explored.check()
         try:
             found = explored.detail_text(int(row[1]))
         except CrediblyError:
@@ -182,9 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _range(self, explored: Explored) -> tuple[HTTPStatus, str, bytes, dict[str, str]]:
         """The asked bytes of the file; it is never sent as a whole."""
-        if explored.changed:
-            text = f"{explored.verdicts.name} changed. Start `credibly explore` again."
-            raise _RefusedError(HTTPStatus.CONFLICT, text)
+        explored.check()
         size = explored.verdicts.stat().st_size
         asked = _RANGE.fullmatch(self.headers.get("Range", ""))
         first, last = (int(asked[1]), min(int(asked[2]), size - 1)) if asked else (1, 0)
@@ -206,6 +212,7 @@ class _Handler(BaseHTTPRequestHandler):
         kind = self.headers.get("Content-Type", "").partition(";")[0]
         if self.headers.get("Origin") not in own or kind != "application/json":
             raise _RefusedError(HTTPStatus.FORBIDDEN, "Marks are taken from the page only.")
+        self.server.explored.check()
         row, mark = _read_mark(self._body())
         if not marks.put(row, mark):
             raise _RefusedError(HTTPStatus.BAD_REQUEST, "Expected the number of a row and a mark.")

@@ -38,13 +38,20 @@ def _column(name: str, values: Any) -> dict[str, Any]:
 
 
 def _word(value: Any) -> str | None:
-    return None if value is None or value != value else str(value)  # noqa: PLR0124  # NaN
+    return None if _is_missing(value) else str(value)
 
 
-def _short(value: float) -> float | int | None:
+def _is_missing(value: Any) -> bool:
+    """Whether it is None, NaN, or pandas' own sign; a list is not, whatever it holds."""
+    import pandas as pd
+
+    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
+
+
+def _short(value: Any) -> float | int | None:
     """A number with the digits of single precision, where these say it: pages become smaller."""
+    if _is_missing(value):
+        return None
     if isinstance(value, int):
         return value
-    if value != value:  # noqa: PLR0124  # NaN
-        return None
     return float(shortest_repr(float(f"{value:.7g}"))) if abs(value) < float("inf") else value

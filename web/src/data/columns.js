@@ -12,6 +12,14 @@ export function asNumber(value) {
   return Number(value) // also of whole numbers with 64 bits, and of true and false
 }
 
+/** A value as a word; true and false as Python writes them, a date so that it sorts. */
+function textOf(value) {
+  if (value === null || value === undefined) return ''
+  if (typeof value === 'boolean') return value ? 'True' : 'False'
+  if (value instanceof Date) return value.toISOString().replace('T', ' ').replace(/( 00:00:00)?\.000Z$/u, '')
+  return String(value)
+}
+
 /** Gathers words as codes, a part at a time. */
 export class Words {
   constructor(count) {
@@ -21,7 +29,7 @@ export class Words {
   }
 
   set(row, value) {
-    const name = value === null || value === undefined ? '' : String(value)
+    const name = textOf(value)
     let code = this.known.get(name)
     if (code === undefined) {
       code = this.names.push(name) - 1

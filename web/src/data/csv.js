@@ -2,7 +2,8 @@
 
 export function cell(value) {
   if (value === null || value === undefined) return ''
-  const text = String(value)
+  // a spreadsheet would calculate what begins so: as a word it gets an apostrophe in front
+  const text = typeof value === 'string' && /^[=+\-@\t\r]/u.test(value) ? `'${value}` : String(value)
   return /[",\r\n]/u.test(text) ? `"${text.replaceAll('"', '""')}"` : text
 }
 

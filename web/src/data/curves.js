@@ -59,18 +59,38 @@ export function answeredAt(curve, threshold) {
   return low
 }
 
+/** How many rows are answered if the threshold moves by about `step` rows: at least one score on. */
+export function stepped(curve, answered, step) {
+  const places = Math.min(curve.scored, Math.max(0, answered + step))
+  const count = places ? answeredAt(curve, curve.scores[places - 1]) : 0
+  if (step > 0 || count < answered || !answered) return count
+  let above = places // the step ended among rows of one score: leave all of them out
+  while (above && curve.scores[above - 1] === curve.scores[answered - 1]) above--
+  return above
+}
+
 /** What happens if the first `count` rows are answered. */
 export function measure(curve, count) {
-  const { right, wrong, foreign, alarms, totals } = curve
-  const known = right[count] + wrong[count]
-  const share = (kept, total) => (total ? 1 - kept / total : NaN)
+  const found = { coverage: curve.total ? count / curve.total : NaN }
+  for (const [name, [some, all]] of Object.entries(tally(curve, count))) found[name] = all ? some / all : NaN
+  return found
+}
+
+/** The same as counts: how many, of how many. */
+export function tally({ right, wrong, foreign, alarms, totals }, count) {
   return {
-    coverage: curve.total ? count / curve.total : NaN,
-    accuracy: known ? right[count] / known : NaN,
-    errors: share(wrong[count], totals.wrong),
-    foreign: share(foreign[count], totals.foreign),
-    alarms: share(alarms[count], totals.alarms),
+    accuracy: [right[count], right[count] + wrong[count]],
+    errors: [totals.wrong - wrong[count], totals.wrong],
+    foreign: [totals.foreign - foreign[count], totals.foreign],
+    alarms: [totals.alarms - alarms[count], totals.alarms],
   }
+}
+
+/** Wilson's 95 % interval of a share. */
+export function interval(some, all) {
+  const [share, square] = [some / all, 1.96 ** 2 / all]
+  const wide = 1.96 * Math.sqrt((share * (1 - share)) / all + square / (4 * all))
+  return [-1, 1].map((way) => Math.min(1, Math.max(0, (share + square / 2 + way * wide) / (1 + square))))
 }
 
 /** At most `points` places along the curve, where the score changes. */

@@ -2,6 +2,7 @@
 import { useEffect, useRef } from 'preact/hooks'
 import { valueOf } from '../data/columns.js'
 import { csvParts } from '../data/csv.js'
+import * as actions from '../actions.js'
 import { count } from '../format.js'
 import * as state from '../state.js'
 import { Curve } from './Curve.jsx'
@@ -44,7 +45,7 @@ export function App() {
             </select>
           </span>
         )}
-        {state.filtered.value && <button type="button" class="plain" onClick={state.clearFilters}>Clear filters</button>}
+        {state.filtered.value && <button type="button" class="plain" onClick={actions.clearFilters}>Clear filters</button>}
         <span class="space" />
         <button type="button" disabled={!ready || !state.shown.value.count} onClick={save}>Export {ready ? count(state.shown.value.count) : ''} rows</button>
         <button type="button" class="icon" aria-label={`Colours: ${state.theme.value}`} title="Dark, light, as the system (t)" onClick={nextTheme}>
@@ -52,6 +53,7 @@ export function App() {
         </button>
         <button type="button" class="icon" aria-label="Keys" title="Keys (?)" onClick={() => (state.helping.value = true)}>?</button>
         <p id="wrong" class="wrong" role="status">{state.queryError.value}</p>
+        {state.unsaved.value && <p class="wrong" role="alert">{state.unsaved.value} <button type="button" class="plain" onClick={() => (state.unsaved.value = '')}>Close</button></p>}
       </header>
       {ready ? (
         <main>
@@ -71,20 +73,22 @@ function keys(event, field) {
     if (state.helping.value) state.helping.value = false
     else if (typing) event.target.blur()
     else if (state.selected.value !== null) state.selected.value = null
-    else state.clearFilters()
+    else actions.clearFilters()
+    event.preventDefault() // a field of a search would lose its text
     return
   }
-  if (typing || state.helping.value) return
+  const scrolling = event.key.startsWith('Arrow') && event.target.closest('.detail .scroll')
+  if (typing || scrolling || state.helping.value) return
   const row = state.selected.value
   const marking = state.data.marking && row !== null
   const doing = {
-    ArrowDown: () => state.move(1),
-    ArrowUp: () => state.move(-1),
+    ArrowDown: () => actions.move(1),
+    ArrowUp: () => actions.move(-1),
     '/': () => field.select() ?? field.focus(),
     '?': () => (state.helping.value = true),
     t: nextTheme,
-    u: state.moveByChance,
-    ...(marking && { 1: () => state.mark(row, 'right'), 2: () => state.mark(row, 'wrong'), 3: () => state.mark(row, 'foreign') }),
+    u: actions.moveByChance,
+    ...(marking && { 1: () => actions.mark(row, 'right'), 2: () => actions.mark(row, 'wrong'), 3: () => actions.mark(row, 'foreign') }),
   }
   if (event.key === 'Enter' && row !== null && !/^(BUTTON|A)$/u.test(event.target.tagName)) doing.Enter = () => document.querySelector('.detail .scroll')?.focus()
   if (!doing[event.key]) return
@@ -99,11 +103,7 @@ function nextTheme() {
 
 function save() {
   const names = columnsOf()
-  const read = (name, row) => {
-    if (name === 'row') return row
-    if (name === 'mark') return state.marks.value.get(row)
-    return valueOf(state.loaded.value[name], row)
-  }
+  const read = (name, row) => (name === 'row' ? row : valueOf(state.columnOf(name), row))
   const blob = new Blob(csvParts(names, state.table.value, read), { type: 'text/csv' })
   const link = document.createElement('a')
   link.href = URL.createObjectURL(blob)
@@ -126,7 +126,7 @@ function Help() {
         <h2>Keys</h2>
         <dl>{KEYS.map(([key, words]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{words}</dd></div>)}</dl>
         <h2>Filters</h2>
-        <p>Words are looked for in all columns of words, a whole number is a row. Columns are compared: <code>trust&lt;0.5</code>, <code>p_outlier&gt;=0.1</code>, <code>predicted="Ankle boot"</code>, <code>label!=Bag</code>. Every part must hold. Drag in the scatter to select a part of it.</p>
+        <p>Words are looked for in all columns of words; a whole number is a row or an id. Columns are compared: <code>trust&lt;0.5</code>, <code>row&gt;=100</code>, <code>predicted="Ankle boot"</code>, <code>label!=Bag</code>, <code>mark=wrong</code>, <code>"size in cm"&gt;40</code>. <code>label=""</code> finds rows without a label. Every part must hold. Drag in the scatter to select a part of it.</p>
         <p class="hint">credibly {state.data.version}. This page loads nothing from elsewhere; the address keeps what you see.</p>
         <button type="button" ref={close} onClick={off} onKeyDown={(event) => event.key === 'Tab' && event.preventDefault()}>Close</button>
       </div>

@@ -1,7 +1,9 @@
 // Accuracy and what is caught against the share that is answered, with a threshold to drag.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import uPlot from 'uplot'
-import { measure, points } from '../data/curves.js'
+import { answerFirst } from '../actions.js'
+import { interval, measure, points, stepped, tally } from '../data/curves.js'
+import { wayOf } from '../data/direction.js'
 import { count, number, percent } from '../format.js'
 import * as state from '../state.js'
 import { Choice, color, useScheme, useSize } from './parts.jsx'
@@ -45,11 +47,9 @@ export function Curve() {
 
   const answered = state.answered.value
   const now = curve ? measure(curve, answered) : null
-  const goTo = (places) => {
-    if (!curve?.scored) return
-    const held = Math.min(curve.scored, Math.max(1, Math.round(places)))
-    state.threshold.value = curve.scores[held - 1]
-  }
+  const counts = curve ? tally(curve, answered) : null
+  const before = useRef(null)
+  const goTo = (places) => curve?.scored && answerFirst(Math.min(curve.scored, Math.max(0, Math.round(places))))
   const drag = (event) => {
     if (event.buttons !== 1 || !plot.current) return
     const box = plot.current.over.getBoundingClientRect()
@@ -58,19 +58,20 @@ export function Curve() {
   const press = (event) => {
     const step = Math.max(1, Math.round((curve?.total ?? 0) / 100))
     const steps = { ArrowLeft: -step, ArrowDown: -step, ArrowRight: step, ArrowUp: step, PageDown: -10 * step, PageUp: 10 * step }
-    if (event.key === 'Home') goTo(1)
+    if (event.key === 'Home') goTo(0)
     else if (event.key === 'End') goTo(curve.scored)
-    else if (event.key in steps) goTo(answered + steps[event.key])
+    else if (event.key in steps) goTo(stepped(curve, answered, steps[event.key]))
     else return
     event.preventDefault()
     event.stopPropagation()
   }
   const limit = state.limit.value ?? NaN
+  const rule = Number.isFinite(limit) ? `${state.score.value} ${wayOf(state.score.value) > 0 ? '≥' : '≤'} ${number(limit)}` : `no ${state.score.value}`
   return (
     <section class="card curve" aria-label="What a threshold does">
       <header>
         <h2>Threshold</h2>
-        <Choice label="on" value={state.score.value} options={state.scores.value}
+        <Choice label="on" value={state.score.value} options={state.limits.value}
           onChange={(name) => {
             state.threshold.value = null
             state.score.value = name
@@ -85,18 +86,19 @@ export function Curve() {
       <div class="plot" ref={place} onPointerDown={(event) => {
         if (event.target.closest('.u-over, .handle')) {
           event.currentTarget.setPointerCapture(event.pointerId)
+          before.current = state.threshold.value
           drag(event)
         }
-      }} onPointerMove={drag}>
+      }} onPointerMove={drag} onPointerCancel={() => (state.threshold.value = before.current) /* a finger scrolls the page */}>
         <div class="handle" ref={handle} role="slider" tabIndex={0} aria-label="Threshold, as the share that is answered"
           aria-valuemin={0} aria-valuemax={100} aria-valuenow={now ? Math.round(100 * (now.coverage || 0)) : 0}
-          aria-valuetext={now ? `${percent(now.coverage)} answered at ${state.score.value} ${number(limit)}` : ''}
+          aria-valuetext={now ? `${percent(now.coverage)} answered at ${rule}` : ''}
           style={handlePlace(plot.current, now)} onKeyDown={press}><i /></div>
       </div>
       <p class="reading-of" aria-live="polite">
         {now && curve.scored > 0 && (
           <>
-            <b>{state.score.value} ≥ {number(limit)}</b>{' '}
+            <b>{rule}</b>{' '}
             answers {count(answered)} of {count(curve.total)} rows ({percent(now.coverage)})
             <span class="values">
               {lines.map(({ name, label, color: ink, dash }) => (
@@ -104,17 +106,33 @@ export function Curve() {
                   <svg width="22" height="8" aria-hidden="true">
                     <line x1="0" x2="22" y1="4" y2="4" stroke={`var(--${ink})`} stroke-width="2.5" stroke-dasharray={dash.join(' ')} />
                   </svg>
-                  {label} <b>{percent(now[name])}</b>
+                  {label} <b>{percent(now[name])}</b> <Counts name={name} counts={counts[name]} />
                 </span>
               ))}
             </span>
           </>
         )}
-        {curve && !curve.totals.known && (
-          <span class="hint">No labels: judge with a column <code>label</code>, or mark rows, to see how often the answers are right.</span>
-        )}
+        {curve && !curve.totals.known && <Unknown />}
+        {state.notes.value.map((note) => <span key={note} class="hint note">{note}</span>)}
       </p>
     </section>
+  )
+}
+
+function Counts({ name, counts: [some, all] }) {
+  if (name !== 'accuracy') return <span>({count(some)} of {count(all)})</span>
+  if (!all) return <span>(none labelled)</span>
+  const [low, high] = interval(some, all).map((share) => percent(share))
+  return <span>({count(some)} of {count(all)} labelled; 95 % interval {low} to {high})</span>
+}
+
+function Unknown() {
+  if (state.anyKnown.value) return <span class="hint">None of the rows shown has a label or a mark.</span>
+  if (state.labels.value.all) return null // a note says why they do not count
+  return (
+    <span class="hint">
+      No labels: judge with <code>--label NAME</code>, which carries a column or array of true classes along, or mark rows, to see how often the answers are right.
+    </span>
   )
 }
 

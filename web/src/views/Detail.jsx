@@ -1,7 +1,8 @@
 // One input: what was said of it, how it looks, what would change the model's mind.
 import { useEffect, useState } from 'preact/hooks'
 import { valueOf } from '../data/columns.js'
-import { number, percent } from '../format.js'
+import { number } from '../format.js'
+import { mark } from '../actions.js'
 import * as state from '../state.js'
 import { Badge } from './parts.jsx'
 
@@ -20,7 +21,7 @@ export function Detail() {
         </div>
       </section>
     )
-  const read = (name) => (columns[name] ? valueOf(columns[name], row) : null)
+  const read = (name) => (state.columnOf(name) ? valueOf(columns[name], row) : null)
   const [verdict, predicted, label, id] = ['verdict', 'predicted', 'label', 'id'].map(read)
   const reason = found?.reason ?? read('reason')
   return (
@@ -33,8 +34,7 @@ export function Detail() {
       <div class="scroll" tabIndex={0}>
         <p class="said">
           {predicted === null ? 'No class' : <>Class <b>{predicted}</b></>}
-          {label !== null && (String(label) === predicted
-            ? <span class="good"> ✓ right</span> : <span class="bad"> ✗ it is {label}</span>)}
+          {label !== null && <Truth label={label} predicted={predicted} />}
         </p>
         {reason && <p class="why">{capital(reason)}</p>}
         {found?.differs && <p class="why bad">{found.differs}</p>}
@@ -83,12 +83,18 @@ function useDetail(row) {
   return answer.row === row ? answer : {}
 }
 
+function Truth({ label, predicted }) {
+  if (!state.labels.value.good) return <span class="quiet"> · label {label}</span>
+  if (label === predicted) return <span class="good"> ✓ right</span>
+  return <span class="bad"> ✗ it is {label}</span>
+}
+
 function Marks({ row }) {
   const now = state.marks.value.get(row)
   return (
     <div class="marks" role="group" aria-label="What you make of it">
       {MARKS.map(([name, key, words]) => (
-        <button type="button" key={name} aria-pressed={now === name} title={`key ${key}`} onClick={() => state.mark(row, name)}>
+        <button type="button" key={name} aria-pressed={now === name} title={`key ${key}`} onClick={() => mark(row, name)}>
           {words} <kbd>{key}</kbd>
         </button>
       ))}
@@ -121,12 +127,12 @@ function Input({ input }) {
   }
   if (input.kind === 'table') return <Columns input={input} />
   if (input.kind === 'signal') return <Signal input={input} />
-  if (input.kind === 'words') return <Words words={input.words} />
+  if (input.kind === 'words') return <Words input={input} />
   return <p class="hint">{input.sentence}</p>
 }
 
-function Columns({ input: { columns, total, scaled } }) {
-  const most = Math.max(...columns.map(({ moved }) => Math.abs(moved)), 1e-300)
+function Columns({ input: { columns, total, scaled, least } }) {
+  const most = Math.max(...columns.map(({ moved }) => Math.abs(moved)), least)
   const solved = columns[0]?.after !== null
   return (
     <div class="columns">
@@ -174,12 +180,12 @@ function Signal({ input: { before, after, channel, channels } }) {
   )
 }
 
-function Words({ words }) {
-  const most = Math.max(...words.map(({ moved }) => moved), 1e-300)
-  const top = [...words].sort((a, b) => b.moved - a.moved).slice(0, 3).filter(({ moved }) => moved > 0)
+function Words({ input: { words, least } }) {
+  const most = Math.max(...words.map(({ moved }) => moved), least)
+  const top = [...words].sort((a, b) => b.moved - a.moved).slice(0, 3).filter(({ moved }) => moved > least)
   return (
     <div class="words">
-      <h3>Words that moved most</h3>
+      <h3>{top.length ? 'Words that moved most' : 'Words'}</h3>
       <p>
         {words.map(({ text, moved }, k) => (
           <span key={k} title={`moved by ${number(moved)}`}>
@@ -187,22 +193,24 @@ function Words({ words }) {
           </span>
         ))}
       </p>
-      <p class="hint">{top.map(({ text, moved }) => `${text} ${number(moved, 2)}`).join(', ')}. A thick line below a word: its embedding had to move far.</p>
+      <p class="hint">
+        {top.length ? `${top.map(({ text, moved }) => `${text} ${number(moved, 2)}`).join(', ')}. A thick line below a word: its embedding had to move far.` : 'No word had to move.'}
+      </p>
     </div>
   )
 }
 
-function Classes({ classes }) {
+function Classes({ classes, total }) {
   const low = Math.min(-1e-9, ...classes.flatMap(({ before, after }) => [before, after]))
   const bar = (value) => ({ width: `${(100 * value) / low}%` })
   return (
     <div class="classes">
-      <h3>Credibility of each class <span class="key before">before, c0</span> <span class="key after">after, c+</span></h3>
+      <h3>{total > classes.length ? `Credibility of ${classes.length} of ${total} classes, those ahead before or after` : 'Credibility of each class'} <span class="key before">before, c0</span> <span class="key after">after, c+</span></h3>
       <p class="hint">A short bar is a credible class: 0 is best.</p>
       <ul>
         {classes.map(({ name, before, after, predicted }) => (
           <li key={name}>
-            <span class="name">{predicted ? <b>{name}</b> : name}</span>
+            <span class="name" title={name}>{predicted ? <b>{name}</b> : name}</span>
             <span class="bars" aria-hidden="true"><i class="before" style={bar(before)} /><i class="after" style={bar(after)} /></span>
             <span class="value">{number(before, 3)} → {number(after, 3)}</span>
           </li>
@@ -236,10 +244,9 @@ function Numbers({ row }) {
     <div class="numbers">
       <h3>Numbers</h3>
       <dl>
-        {names.map((name) => {
-          const value = columns[name].values[row]
-          return <div key={name}><dt>{name}</dt><dd>{name === 'p_wrong' ? percent(value) : number(value, 4)}</dd></div>
-        })}
+        {names.map((name) => (
+          <div key={name}><dt title={name}>{name}</dt><dd>{number(columns[name].values[row], 4)}</dd></div>
+        ))}
       </dl>
     </div>
   )

@@ -8,11 +8,11 @@ import { nearestRow, paint, project, scaleOf, ticks, valueAt } from './points.js
 
 const MARGIN = { left: 52, right: 14, top: 10, bottom: 30 }
 const EDGE = 0.02 // room around the points
+const LEAST = 4 // pixels; what is narrower is no selection
 
 export function Scatter() {
   const [place, size] = useSize()
   const canvas = useRef(null)
-  const [logs, setLogs] = useState({})
   const [drag, setDrag] = useState(null)
   const scheme = useScheme()
   const theme = state.theme.value
@@ -25,10 +25,10 @@ export function Scatter() {
 
   const spans = useMemo(
     () => state.bounds.value.map((span, k) => {
-      const log = (logs[names[k]] ?? names[k].startsWith('p_')) && span[0] > 0
+      const log = (state.logs.value.get(names[k]) ?? names[k].startsWith('p_')) && span[0] > 0
       return { log, span: padded(span, log), can: span[0] > 0 }
     }),
-    [state.bounds.value, logs, names.join()],
+    [state.bounds.value, state.logs.value, names.join()],
   )
   const points = useMemo(() => {
     if (!ready || !size.width) return null
@@ -64,15 +64,19 @@ export function Scatter() {
   const down = (event) => {
     if (event.button) return
     event.currentTarget.setPointerCapture(event.pointerId)
-    setDrag({ from: at(event), moved: false })
+    setDrag({ from: at(event), before: state.brush.value, moved: false })
   }
   const moved = (event) => {
     if (!drag) return
     const here = at(event)
-    const far = Math.hypot((here[0] - drag.from[0]) * width, (here[1] - drag.from[1]) * height)
-    if (!drag.moved && far < 4) return
+    const sides = [(here[0] - drag.from[0]) * width, (here[1] - drag.from[1]) * height].map(Math.abs)
+    if (!drag.moved && Math.max(...sides) < LEAST) return
     if (!drag.moved) setDrag({ ...drag, moved: true })
-    state.brush.value = toBrush(drag.from, here)
+    state.brush.value = Math.min(...sides) < LEAST ? drag.before : toBrush(drag.from, here)
+  }
+  const cancel = () => { // a finger scrolls the page
+    if (drag) state.brush.value = drag.before
+    setDrag(null)
   }
   const up = (event) => {
     if (!drag) return
@@ -101,8 +105,8 @@ export function Scatter() {
                 state.axes.value = names.map((old, other) => (other === k ? name : old))
               }} />
             <label class="tick">
-              <input type="checkbox" checked={spans[k].log} disabled={!spans[k].can}
-                onChange={(event) => setLogs({ ...logs, [names[k]]: event.currentTarget.checked })} />
+              <input type="checkbox" aria-label={`${way}: log scale`} checked={spans[k].log} disabled={!spans[k].can}
+                onChange={(event) => (state.logs.value = new Map(state.logs.value).set(names[k], event.currentTarget.checked))} />
               log
             </label>
           </span>
@@ -132,7 +136,7 @@ export function Scatter() {
         <canvas ref={canvas} width={Math.round(width * ratio)} height={Math.round(height * ratio)} role="img"
           style={{ left: `${MARGIN.left}px`, top: `${MARGIN.top}px`, width: `${width}px`, height: `${height}px` }}
           aria-label={`${count(state.shown.value.count)} rows: ${names[0]} across, ${names[1]} up. To select without a pointer, type a filter such as ${names[0]}<0.5`}
-          onPointerDown={down} onPointerMove={moved} onPointerUp={up} onPointerCancel={() => setDrag(null)} />
+          onPointerDown={down} onPointerMove={moved} onPointerUp={up} onPointerCancel={cancel} />
         <svg class="over" width={size.width} height={size.height} aria-hidden="true">
           {state.brush.value && <Box spans={spans} width={width} height={height} />}
           {state.limit.value !== null && names.map((name, k) => name === state.score.value && (

@@ -2,24 +2,24 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { valueOf } from '../data/columns.js'
 import { count, number } from '../format.js'
+import { move, sortBy } from '../actions.js'
 import * as state from '../state.js'
 import { Badge, useSize } from './parts.jsx'
 
 const HEIGHT = 30
 const MOST = 8_000_000 // pixels that a scrolled element may have, with room to spare
-const WORDS = { right: '✓ right', wrong: '✗ wrong', foreign: '⊘ does not belong' }
-const WIDTHS = { row: 76, verdict: 116, predicted: 130, label: 130, id: 130, p_tampered: 122, reason: 320, mark: 150 }
-const TITLES = { foreign: 'does not belong' }
+const SIGNS = { right: '✓', wrong: '✗', 'does not belong': '⊘' }
+const WIDTHS = new Map(Object.entries({ row: 76, verdict: 116, predicted: 130, label: 130, id: 130, p_tampered: 122, reason: 320, mark: 150 }))
 
 export function columnsOf() {
   const have = state.loaded.value
   const used = [...state.axes.value, state.score.value, state.sorting.value.name]
   const base = ['verdict', 'predicted', 'label', ...(state.data.extra ?? []), 'id', 'trust', 'p_outlier', 'p_tampered', 'p_wrong']
   const extra = Object.keys(have).filter((name) => !base.includes(name) && name !== 'reason' && (used.includes(name) || state.query.value.includes(name)))
-  const found = ['row', ...[...base, ...extra].filter((name) => name in have)]
-  if (have.id && sameAsRow(have.id)) found.splice(found.indexOf('id'), 1)
+  const found = ['row', ...[...base, ...extra].filter((name) => Object.hasOwn(have, name))]
+  if (state.columnOf('id') && sameAsRow(have.id)) found.splice(found.indexOf('id'), 1)
   if (state.data.marking || state.marks.value.size) found.push('mark')
-  if (have.reason) found.push('reason')
+  if (state.columnOf('reason')) found.push('reason')
   return found
 }
 
@@ -42,7 +42,7 @@ export function Table() {
   const first = Math.max(0, Math.floor((top * squeeze) / HEIGHT) - 4)
   const last = Math.min(rows.length, first + Math.ceil(room / HEIGHT) + 9)
   const chosen = state.selected.value
-  const widths = names.map((name) => WIDTHS[name] ?? (state.loaded.value[name]?.kind === 'words' ? 130 : 96))
+  const widths = names.map((name) => WIDTHS.get(name) ?? (state.columnOf(name)?.kind === 'words' ? 130 : 96))
   const grid = {
     gridTemplateColumns: widths.map((wide, k) => (k === widths.length - 1 ? `minmax(${wide}px, 1fr)` : `${wide}px`)).join(' '),
     minWidth: `${widths.reduce((sum, wide) => sum + wide)}px`,
@@ -88,7 +88,7 @@ function keys(event) {
   const page = Math.max(1, Math.floor(event.currentTarget.clientHeight / HEIGHT) - 2)
   const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity }
   if (!(event.key in steps) || event.target !== event.currentTarget) return
-  state.move(steps[event.key])
+  move(steps[event.key])
   event.preventDefault()
   event.stopPropagation()
 }
@@ -96,15 +96,15 @@ function keys(event) {
 function Head({ name, k }) {
   const { name: now, down } = state.sorting.value
   const sorted = name === now
-  const numeric = name === 'row' || state.loaded.value[name]?.kind === 'number'
+  const numeric = name === 'row' || state.columnOf(name)?.kind === 'number'
   return (
     <div role="columnheader" aria-colindex={k + 1} class={numeric ? 'number' : ''}
       aria-sort={sorted ? (down ? 'descending' : 'ascending') : 'none'}>
       {name === 'row'
         ? <button type="button" onClick={() => (state.sorting.value = { name: null, down: false })}>row</button>
         : (
-          <button type="button" onClick={() => state.sortBy(name)}>
-            {TITLES[name] ?? name}<i aria-hidden="true">{sorted ? (down ? '▼' : '▲') : ''}</i>
+          <button type="button" onClick={() => sortBy(name)}>
+            {name}<i aria-hidden="true">{sorted ? (down ? '▼' : '▲') : ''}</i>
           </button>
         )}
     </div>
@@ -113,9 +113,9 @@ function Head({ name, k }) {
 
 function Cell({ name, row }) {
   if (name === 'row') return <div role="gridcell" class="number quiet">{row}</div>
-  if (name === 'mark') return <div role="gridcell">{WORDS[state.marks.value.get(row)] ?? ''}</div>
-  const column = state.loaded.value[name]
+  const column = state.columnOf(name)
   const value = valueOf(column, row)
+  if (name === 'mark') return <div role="gridcell">{value && `${SIGNS[value]} ${value}`}</div>
   if (name === 'verdict') return <div role="gridcell"><Badge verdict={value} /></div>
   if (column.kind === 'number') return <div role="gridcell" class="number">{number(value)}</div>
   return <div role="gridcell" title={value ?? ''}>{value ?? ''}</div>

@@ -1,5 +1,6 @@
 // How often each verdict was given; a click filters by it.
 import { count, percent } from '../format.js'
+import { toggleVerdict } from '../actions.js'
 import * as state from '../state.js'
 import { VERDICTS } from '../verdicts.js'
 import { Badge } from './parts.jsx'
@@ -16,7 +17,7 @@ export function Verdicts() {
         {VERDICTS.map((name, code) => (all[code] > 0 || name !== 'unusable') && (
           <li key={name}>
             <button type="button" aria-pressed={state.wanted.value.has(name)} disabled={!all[code]}
-              title={state.data.advice?.[name]} onClick={() => state.toggleVerdict(name)}>
+              title={state.data.advice?.[name]} onClick={() => toggleVerdict(name)}>
               <Badge verdict={name} />
               <span class="many">
                 {now[code] === all[code] ? count(all[code]) : `${count(now[code])} of ${count(all[code])}`}

@@ -6,7 +6,7 @@ export function Badge({ verdict, children }) {
   return (
     <span class={`badge ${verdict}`}>
       <svg viewBox="0 0 12 12" aria-hidden="true"><path d={SHAPES[verdict] ?? SHAPES.unusable} /></svg>
-      {children ?? verdict}
+      {children ?? verdict ?? 'no verdict'}
     </span>
   )
 }
