@@ -92,7 +92,7 @@ def test_wrong_places_of_weights_are_refused(split, key, value):
 def graph_of(nodes, weights, dims=("n", 4)):
     graph = helper.make_graph(
         nodes, "g", [helper.make_tensor_value_info("x", 1, list(dims))],
-        [helper.make_tensor_value_info("y", 1, None)], weights,
+        [helper.make_tensor_value_info("y", 1, ["n", "m"])], weights,
     )  # fmt: skip
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
 
@@ -110,6 +110,60 @@ def test_a_small_file_that_asks_for_much_is_refused(tmp_path):
         path.write_bytes(graph_of(nodes, weights).SerializeToString())
         with pytest.raises(FileFormatError, match=r"net\.onnx"):
             cr.load_classifier(path)
+
+
+def growing(node, *weights, before=()):
+    """Adds to the input the largest number of what a node makes."""
+    nodes = [
+        *before, helper.make_node("ReduceSum", ["x"], ["r"], keepdims=0), node,
+        helper.make_node("ReduceMax", ["e"], ["q"], keepdims=0),
+        helper.make_node("Add", ["x", "q"], ["y"]),
+    ]  # fmt: skip
+    return graph_of(nodes, [numpy_helper.from_array(np.array(v), name) for name, v in weights])
+
+
+CAST = helper.make_node("Cast", ["s"], ["si"], to=7)
+EXPAND = helper.make_node("Expand", ["r", "si"], ["e"], name="grow")
+SECRET = helper.make_node("Cast", ["x"], ["si"], to=7)  # sizes that come with the input
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (growing(EXPAND, ("s", np.float32([2e4, 2e4])), before=[CAST]), "20000x20000"),
+        (growing(helper.make_node("Tile", ["x", "si"], ["e"]), ("s", np.float32([2e4, 2e4])),
+                 before=[CAST]), "20000x[0-9]+"),
+        (growing(helper.make_node("Range", ["a", "s", "b"], ["e"]), ("a", np.int64(0)),
+                 ("s", np.int64(10**9)), ("b", np.int64(1))), "1000000000"),
+        (growing(EXPAND, before=[SECRET, helper.make_node("Identity", ["x"], ["z"])]),
+         r"'grow' \(Expand\) makes 'e' of a size that cannot be told"),
+    ],
+)  # fmt: skip
+def test_sizes_are_computed_before_they_are_believed(tmp_path, model, words):
+    """Shape inference alone does not see through a cast of fractions, nor into the input."""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(FileFormatError, match=rf"net\.onnx.*{words}"):
+        read_onnx(path)
+
+
+def test_sizes_that_follow_from_the_rows_are_taken(tmp_path):
+    """As exporters write them, in the versions before and after sizes of axes became inputs."""
+    net = nn.Sequential(nn.Conv2d(1, 2, 3, 2), Grow())
+    for version in (12, 17):
+        path = tmp_path / f"net{version}.onnx"
+        export(net, torch.randn(1, 1, 9, 9), path, version=version)
+        x = torch.randn(3, 1, 9, 9)
+        found = cr.load_classifier(path).classifier.logits(x)
+        torch.testing.assert_close(found, net(x), rtol=1e-4, atol=1e-5)
+
+
+class Grow(nn.Module):
+    """Resizes and repeats by sizes that it reads from its input."""
+
+    def forward(self, x):
+        large = nn.functional.interpolate(x, size=(2 * x.shape[2], 2 * x.shape[3]))
+        return large.expand(x.shape[0], 2, *large.shape[2:]).mean((2, 3))
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, 100, -1])

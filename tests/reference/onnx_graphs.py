@@ -23,13 +23,13 @@ def stand_in_for_torchvision(monkeypatch):
             monkeypatch.setitem(sys.modules, name, module)
 
 
-def export(net, x, path, *, axes=OPEN, outputs=("y",)):
+def export(net, x, path, *, axes=OPEN, outputs=("y",), version=None):
     """Write a network as users do."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter is called legacy, and traces
         torch.onnx.export(
             net.eval(), (x,), path, dynamo=False, input_names=["x"], output_names=list(outputs),
-            dynamic_axes=axes,
+            dynamic_axes=axes, opset_version=version,
         )  # fmt: skip
     return path
 

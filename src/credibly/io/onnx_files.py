@@ -12,6 +12,7 @@ from credibly._validation import require
 from credibly.adapters.onnx.agreement import compare
 from credibly.adapters.onnx.convert import PURPOSE, to_torch
 from credibly.adapters.onnx.graph import Plain, plain
+from credibly.adapters.onnx.sizes import refuse_giants
 from credibly.errors import CrediblyError, FileFormatError, ModelError
 from credibly.io.fingerprints import digest_of_file
 from credibly.io.loaded import LoadedClassifier, Wanted
@@ -19,9 +20,6 @@ from credibly.io.python_models import move, wrap
 
 MOST = 2**31 - 1
 """Bytes of a graph with its weights: what protobuf can hold."""
-
-LARGEST = 2**32
-"""Numbers that a value of the graph may hold for one row, at most."""
 
 
 def load_onnx(path: Path, wanted: Wanted) -> LoadedClassifier:
@@ -101,7 +99,10 @@ def read_onnx(path: Path) -> tuple[Any, tuple[tuple[str, str], ...]]:
         raise FileFormatError(
             f"{path}: not a valid ONNX file ({type(error).__name__}: {reason})."
         ) from error
-    _refuse_giants(path, model)
+    try:
+        refuse_giants(model)
+    except ModelError as error:
+        raise FileFormatError(f"{path}: {error}") from error
     digests = [("file", digest_of_file(path))]
     digests += [(f"external {p.name}", digest_of_file(p)) for p in sorted(files)]
     return model, tuple(digests)
@@ -113,18 +114,6 @@ def _refuse_larger(path: Path, size: int) -> None:
             f"{path}: {size} bytes with its weights, but protobuf holds at most 2 GB. Export the "
             "network with torch.export to a .pt2 file."
         )
-
-
-def _refuse_giants(path: Path, model: Any) -> None:
-    """Refuse a small file that would ask for a terabyte when it is run."""
-    graph = model.graph
-    for value in [*graph.input, *graph.value_info, *graph.output]:
-        dims = value.type.tensor_type.shape.dim
-        if math.prod(max(dim.dim_value, 1) for dim in dims) > LARGEST:
-            shape = "x".join(str(dim.dim_value) for dim in dims)
-            raise FileFormatError(
-                f"{path}: its value {value.name!r} is of size {shape}: too large."
-            )
 
 
 def _bring_external(onnx: Any, path: Path, model: Any) -> set[Path]:
