@@ -84,11 +84,20 @@ def test_a_missing_folder_and_a_folder_as_output_are_refused(clf, data, tmp_path
         cr.score(clf, data, tmp_path, **SMALL)
 
 
-@pytest.mark.parametrize("name", [".", "/", ""])
+@pytest.mark.parametrize("name", [".", "/"])
 def test_a_name_without_a_last_part_is_refused_as_a_folder(clf, data, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(cr.errors.OutputError, match="is a folder"):
         cr.score(clf, data, name, **SMALL)
+
+
+def test_an_empty_name_is_refused(clf, data):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`out`.*got an empty name"):
+        cr.score(clf, data, "", **SMALL)
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`path`.*got an empty name"):
+        cr.open_source("")
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`out`.*got an empty name"):
+        cr.verify_output("")
 
 
 def test_what_is_no_plain_file_is_never_replaced_by_one(clf, data, tmp_path):

@@ -1,6 +1,7 @@
 """What is there and whole is told from what is not, and what to run is right."""
 
 import json
+import shutil
 from unittest import mock
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import credibly as cr
 from credibly.batch.shards import FOLDER, Shards
 from credibly.cli.app import app
+from credibly.io.places import LocalPlace
 from tests.batch.settings import ROWS, SMALL
 from tests.object_store import s3_server
 
@@ -142,7 +144,8 @@ def test_something_else_is_refused(tmp_path, data):
         cr.verify_output(tmp_path / "other.parquet")
     with pytest.raises(cr.errors.FileFormatError, match="none that was begun"):
         cr.verify_output(tmp_path)
-    assert not cr.verify_output(data).is_whole
+    with pytest.raises(cr.errors.FileFormatError, match=r"x\.npy: not from score or judge"):
+        cr.verify_output(data)
 
 
 def test_the_same_in_a_store(clf, data):
@@ -169,3 +172,108 @@ def test_the_command_exits_with_one_if_it_is_not_whole(folder, capsys, damaged, 
         app(["verify", str(folder)])
     assert caught.value.code == code
     assert ("damaged" if damaged else "whole") in capsys.readouterr().out
+
+
+def damage_list(folder, how):
+    path = folder / FOLDER
+    content = json.loads(path.read_text())
+    if how == "gone":
+        path.unlink()
+    elif how == "cut":
+        path.write_text(path.read_text()[:100])
+    else:
+        content.pop("files") if how == "no files" else content["files"][0].pop("sha256")
+        path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("how", ["gone", "cut", "no files", "no digest"])
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_folder_without_its_list_is_made_a_run_of_what_is_whole(
+    clf, data, folder, *, how, missing
+):
+    expected = {path.name: path.read_bytes() for path in folder.iterdir()}
+    damage_list(folder, how)
+    for number in range(missing):
+        (folder / f"part-00000{number}.parquet").unlink()
+    found = cr.verify_output(folder)
+    assert (found.state, found.files) == ("damaged", SHARDS - missing)
+    assert found.problems[0] == f"{FOLDER}: is missing, or damaged"
+    makes = "makes 1 of 3 files again" if missing else "makes only its list again"
+    assert "--reopen" in found.remedy
+    assert makes in found.remedy
+    assert makes in cr.verify_output(folder, reopen=True).remedy
+    assert cr.score(clf, data, folder, **SMALL, folder=True).resumed == ROWS - 8 * missing
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == expected
+
+
+def test_without_the_list_damaged_and_foreign_files_are_still_told(clf, data, folder, tmp_path):
+    cr.score(clf, data, tmp_path / "other", **{**SMALL, "gamma": 9.0}, folder=True)
+    (folder / FOLDER).unlink()
+    with pq.ParquetFile(folder / "part-000000.parquet") as file:
+        column = file.metadata.row_group(0).column(4)
+    flip(folder / "part-000000.parquet", column.data_page_offset + column.total_compressed_size - 3)
+    other = (tmp_path / "other" / "part-000001.parquet").read_bytes()
+    (folder / "part-000001.parquet").write_bytes(other)
+    shutil.copy(folder / "part-000002.parquet", folder / "part-000009.parquet")
+    found = cr.verify_output(folder)
+    assert (found.rows, found.files) == (ROWS - 16, 1)
+    words = "cannot be read", "is of another run", "does not belong to it"
+    assert all(word in problem for word, problem in zip(words, found.problems[1:], strict=True))
+
+
+class Killed(BaseException):
+    """Stands for whatever ends a process."""
+
+
+@pytest.mark.parametrize("damage", ["missing", "flipped"])
+@pytest.mark.parametrize("file", [FOLDER, "manifest.json", "part-000001.json"])
+def test_a_kill_while_a_folder_is_reopened_hides_no_damage(
+    clf, data, folder, monkeypatch, *, damage, file
+):
+    expected = {path.name: path.read_bytes() for path in folder.iterdir()}
+    part = folder / "part-000002.parquet"
+    flip(part, 100) if damage == "flipped" else part.unlink()
+
+    def dies(self, *_):
+        if self.name == file:
+            raise Killed
+        return (delete if not _ else write)(self, *_)
+
+    delete, write = LocalPlace.delete, LocalPlace.write_whole
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalPlace, "delete", dies)
+        patch.setattr(LocalPlace, "write_whole", dies)
+        with pytest.raises(Killed):
+            cr.verify_output(folder, reopen=True)
+    assert not cr.verify_output(folder).is_whole
+    if file != FOLDER:  # no run has begun: it is still to be reopened
+        with pytest.raises(cr.errors.OutputError, match="exists already"):
+            cr.score(clf, data, folder, **SMALL, folder=True)
+        cr.verify_output(folder, reopen=True)
+    cr.score(clf, data, folder, **SMALL, folder=True)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == expected
+
+
+def test_parts_of_another_run_are_not_reopened_over(clf, data, folder, out):
+    stop_before_the_end(clf, data, out)
+    before = Shards(out).manifest_bytes()
+    folder.rename(out)  # as somebody may move it
+    (out / "part-000001.parquet").unlink()
+    with pytest.raises(cr.errors.OutputError, match="interrupted run is to replace"):
+        cr.verify_output(out, reopen=True)
+    assert Shards(out).manifest_bytes() == before
+
+
+def test_what_is_no_output_of_its_own_is_named(clf, data, out, folder):
+    with pytest.raises(cr.errors.FileFormatError, match=f"`credibly verify {folder}`"):
+        cr.verify_output(folder / "part-000001.parquet")
+    stop_before_the_end(clf, data, out)
+    for name in (Shards(out).path, Shards(out).part("part-000001.parquet")):
+        with pytest.raises(cr.errors.FileFormatError, match=f"`credibly verify {out}`"):
+            cr.verify_output(name)
+
+
+def test_a_single_file_is_not_reopened(clf, data, out):
+    cr.score(clf, data, out, **SMALL)
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`reopen`.*leave reopen out"):
+        cr.verify_output(out, reopen=True)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from credibly.batch.parts import Record
+from credibly.batch.formats import Record
 from credibly.batch.progress import Reporter
 from credibly.batch.tally import unusable
 from credibly.batch.work import Work

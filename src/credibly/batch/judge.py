@@ -11,8 +11,9 @@ from typing import Any
 
 from credibly._extras import require_table_extra
 from credibly._validation import require
+from credibly.batch.formats import VERDICTS
 from credibly.batch.packed import PackedJudge, PackedSource
-from credibly.batch.parts import Format, as_table
+from credibly.batch.parts import as_table
 from credibly.batch.ray_engine import EngineLike, as_engine
 from credibly.batch.report import JudgeReport, read_verdicts
 from credibly.batch.rows import Read, Rows, faster, first_rows, work_on
@@ -27,12 +28,6 @@ from credibly.io.places import Place
 from credibly.io.sources import Source, open_source
 from credibly.solve.status import Status
 from credibly.types import Progress, finite_rows
-
-VERDICTS = Format(
-    "credibly.verdicts",
-    "verdicts.parquet",
-    {"write_page_index": True, "data_page_size": 64 * 1024},  # a few rows are read quickly
-)
 
 _REASONS = {
     UNREADABLE: "unusable: the file could not be read",

@@ -9,14 +9,14 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from credibly._extras import require_table_extra
+from credibly.batch.formats import Format, Record, part_name, record_name
 from credibly.batch.rows import Read
 from credibly.batch.tally import tally
 from credibly.io.files import whole_file
-from credibly.io.images import INDEX
 from credibly.io.places import LocalPlace, Place
 from credibly.io.run_folder import CONTINUE
 from credibly.io.source import Source
@@ -24,58 +24,8 @@ from credibly.io.source import Source
 if TYPE_CHECKING:
     import pandas as pd
 
-PARTS = "part-*.parquet"
-
-STATUS = "status.json"
-
 _WORDS = frozenset({"predicted", "most_credible", "verdict", "class", "reason", "status"})
 """Columns of words, whatever is in them."""
-
-Record = dict[str, Any]
-"""What is known of a finished shard, as JSON."""
-
-
-@dataclass(frozen=True)
-class Format:
-    """The kind of file that a run ends with.
-
-    Attributes:
-        name: what the metadata of the file and the manifest call it.
-        example: a name for such a file, for messages.
-        writing: options of the writer of Parquet.
-        version: of the format.
-    """
-
-    name: str
-    example: str
-    writing: Mapping[str, Any] = field(default_factory=dict)
-    version: int = 1
-
-    @property
-    def remedy(self) -> str:
-        """What to do where the output is not a file."""
-        return (
-            f"Name a file, such as {self.example}; a folder of one file per shard is asked for "
-            "with folder=True (--folder)."
-        )
-
-    @property
-    def part(self) -> str:
-        """What a record calls a shard."""
-        return f"{self.name}-part"
-
-    @property
-    def folder(self) -> str:
-        """What the manifest of a finished folder calls it."""
-        return f"{self.name}-folder"
-
-    def marks(self, settings: bytes) -> dict[bytes, bytes]:
-        """Return the metadata of every file of a run, of which `settings` is the manifest."""
-        return {
-            b"format": self.name.encode(),
-            b"format_version": str(self.version).encode(),
-            b"settings": settings,
-        }
 
 
 @dataclass(frozen=True)
@@ -152,26 +102,6 @@ def _write(place: Place, content: bytes | memoryview) -> None:
             aside.write_bytes(content)
     else:
         place.write_whole(bytes(content))
-
-
-def part_name(number: int) -> str:
-    """Return the file name of a shard."""
-    return f"part-{number:06d}.parquet"
-
-
-def record_name(number: int) -> str:
-    """Return the file name of the record of a shard."""
-    return f"part-{number:06d}.json"
-
-
-def settings_of_folder(kind: Format) -> dict[str, Any]:
-    """Return what a run folder of shards is called, and what is in it."""
-    return {
-        "kind": kind.name,
-        "version": kind.version,
-        "parts": (PARTS, "part-*.json", STATUS, INDEX),
-        "restart": "drop its rows with resume=False (--restart)",
-    }
 
 
 def as_table(source: Source, read: Read, frame: pd.DataFrame) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
 
-from credibly.errors import CrediblyError
+from credibly.errors import CrediblyError, CrediblyWarning
 from credibly.io.files import json_text
 from credibly.io.places import Place
 from credibly.profile.arguments import ticking
@@ -117,13 +118,25 @@ class Follower:
 
 @dataclass
 class Reporter:
-    """Tells whoever follows a run, and writes its status file."""
+    """Tells whoever follows a run, and writes its status file.
+
+    Attributes:
+        pulse: the state.
+        tell: shows it.
+        file: the status file.
+        is_begun: whether there are parts of the run, so that a file among them has a meaning.
+        kept: whether the file was asked for, and so is written always.
+        last: when it was written.
+        warned: whether it was said that it cannot be written.
+    """
 
     pulse: Pulse
     tell: Callable[[Pulse], None]
     file: Place
+    is_begun: Callable[[], bool]
     kept: bool = False
     last: float = -EVERY
+    warned: bool = False
 
     def show(self) -> None:
         """Tell the state as it is now."""
@@ -136,15 +149,22 @@ class Reporter:
         """Write the status file; a run does not end because that fails."""
         self.last = monotonic()
         try:
-            if not (self.kept or self.file.parent.is_folder()):  # the parts were removed
-                return
-            self.file.write_whole(json_text(self.pulse.as_json(state)).encode())
+            if self.kept or self.is_begun():
+                self.file.write_whole(json_text(self.pulse.as_json(state)).encode())
         except (CrediblyError, OSError) as error:
-            self.pulse.note = f"the status file cannot be written: {error}"
+            self._note_failure(error)
+
+    def _note_failure(self, error: Exception) -> None:
+        self.pulse.note = f"the status file cannot be written: {error}"
+        if self.kept and not self.warned:
+            self.warned = True
+            warnings.warn(self.pulse.note, CrediblyWarning, stacklevel=2)
 
 
 @contextmanager
-def reporting(pulse: Pulse, progress: Progress, file: Place, *, keep: bool) -> Iterator[Reporter]:
+def reporting(
+    pulse: Pulse, progress: Progress, file: Place, *, is_begun: Callable[[], bool], keep: bool
+) -> Iterator[Reporter]:
     """Tell whoever follows; with `keep` the status file stays and says how the run ended."""
     with ticking(progress) as tick:
 
@@ -154,7 +174,9 @@ def reporting(pulse: Pulse, progress: Progress, file: Place, *, keep: bool) -> I
             elif tick is not None:
                 tick(now.share)
 
-        reporter = Reporter(pulse, tell, file, keep)
+        reporter = Reporter(pulse, tell, file, is_begun, keep)
+        if keep:
+            reporter.write("running")
         try:
             yield reporter
         except BaseException as error:

@@ -17,8 +17,9 @@ from typing import Any
 import torch
 
 from credibly._extras import load_extra
+from credibly.batch.formats import Record
 from credibly.batch.overlap import AHEAD
-from credibly.batch.parts import PartWriter, Record
+from credibly.batch.parts import PartWriter
 from credibly.batch.work import Packed, Plan, Work
 from credibly.errors import CrediblyError, ModelError, OutputError, WorkerError
 from credibly.io.source import Known, Watch

@@ -5,19 +5,26 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from credibly.batch.parts import Record, record_name
-from credibly.batch.shards import FOLDER, Shards
+from credibly.batch.formats import FOLDER, Record, record_name
+from credibly.batch.shards import Shards
 from credibly.batch.tally import tally
+from credibly.errors import OutputError
 from credibly.io.files import json_text
 
 
 def reopen_folder(shards: Shards, run: bytes, whole: Mapping[int, Record]) -> None:
-    """Write the manifest of the run and the records of the files that are whole.
+    """Write the records of the files that are whole, and then the manifest of the run.
 
-    The list of the finished folder goes last: until then nothing has changed.
+    The list of the finished folder goes last. If that is prevented, it lists damaged files beside
+    the manifest: the next run reads them before it believes the list.
     """
     digest = hashlib.sha256(run).hexdigest()
     with shards.lock(shards.out):
+        if shards.is_begun() and shards.manifest_bytes() != run:
+            raise OutputError(
+                f"an interrupted run is to replace {shards.out} ({shards})",
+                remedy="Finish that run, or remove these parts.",
+            )
         for number, file in whole.items():
             with shards.opened(number) as opened:
                 counted = tally(opened.read())

@@ -14,8 +14,8 @@ import torch
 
 from credibly._validation import chunk_size as check_chunk_size
 from credibly.batch.engines import Engine
-from credibly.batch.outputs import check_output
-from credibly.batch.parts import STATUS, Format
+from credibly.batch.formats import STATUS, Format
+from credibly.batch.outputs import check_output, check_status
 from credibly.batch.progress import Pulse, Reporter, reporting
 from credibly.batch.rows import Rows
 from credibly.batch.shards import DamagedShardError, Shards
@@ -88,6 +88,7 @@ class Run:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shards", self.output.shards(self.format))
+        check_status(self.shards, self.rows.source, self.output.status)
         killed = self.shards.exists()  # then the output may be one that was just finished
         check_output(self.shards, self.rows.source, overwrite=self.output.overwrite or killed)
         object.__setattr__(self, "watch", Watch(self.rows.source))
@@ -109,13 +110,14 @@ class Run:
         settings = {**settings, **own, "data": self.watch.digest}
         file = shards.home / STATUS if status is None else place_of(status)
         pulse = Pulse(str(shards.out), self.output.engine.name, len(self.rows.source))
-        following = reporting(pulse, self.output.progress, file, keep=status is not None)
+        following = reporting(
+            pulse, self.output.progress, file, is_begun=shards.is_begun, keep=status is not None
+        )
         finished = len(self.rows.source)
         with shards.lock(shards.out), following as reporter:
             if self.output.overwrite or not shards.is_finished(settings):
                 self._check_still_free()
-                self._drop_unknown()
-                found = shards.begin(settings, lambda: self._resolve_or_leave(resolve))
+                found = self._begin(settings, resolve)
                 shards.prepare()
                 finished = self._fill_and_finish(maker(found), reporter)
             shards.remove()
@@ -128,34 +130,40 @@ class Run:
 
     def _check_still_free(self) -> None:
         """Check again under the lock: another run may have finished since."""
-        begun = self.shards.in_folder and self.shards.is_begun()  # its own shards are there
+        begun = self.shards.is_begun_here()  # its own shards are there
         try:
             check_output(self.shards, self.rows.source, overwrite=self.output.overwrite or begun)
         except OutputError:
             self.shards.leave()
             raise
 
-    def _drop_unknown(self) -> None:
-        """Drop the parts of an earlier run if asked to, or if nothing is known about them."""
-        known, other = False, self.shards.kind_of_others()
+    def _begin(
+        self, settings: Mapping[str, Any], resolve: Callable[[], Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Return what the first start recorded; a new run is checked before anything is dropped."""
+        if self._continues():
+            return self.shards.begin(settings)
+        try:
+            found = resolve()
+        except BaseException:
+            self.shards.leave()
+            raise
+        self.shards.drop()
+        return self.shards.begin(settings, lambda: found)
+
+    def _continues(self) -> bool:
+        """Return whether there are parts of an earlier run, which are known and to be kept."""
+        other = self.shards.kind_of_others()
         if self.output.resume and other is not None:
             raise OutputError(
                 f"{self.shards} belongs to an interrupted run of another kind ({other})",
                 remedy="Finish that run, choose another output, or drop its rows with "
                 "resume=False (--restart).",
             )
-        with suppress(FileFormatError):
-            known = bool(self.shards.read())
-        if not (self.output.resume and known):
-            self.shards.drop()
-
-    def _resolve_or_leave(self, resolve: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Resolve what the first start records; remove the folder if that fails."""
         try:
-            return resolve()
-        except CrediblyError:
-            self.shards.remove()
-            raise
+            return self.output.resume and bool(self.shards.read())
+        except FileFormatError:
+            return False
 
     def _fill_and_finish(self, maker: Maker, reporter: Reporter) -> int:
         """Make what is missing, and the output; return how many rows were finished before."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,17 +11,18 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from credibly.batch.parts import (
-    FINAL,
-    PARTS,
+from credibly.batch.formats import (
+    FOLDER,
+    PART,
+    PROFILES,
     Format,
-    PartWriter,
     Record,
-    as_table,
     part_name,
     record_name,
     settings_of_folder,
 )
+from credibly.batch.manifests import find_damaged, run_of
+from credibly.batch.parts import FINAL, PartWriter
 from credibly.batch.tally import add_up
 from credibly.errors import FileFormatError, OutputError
 from credibly.io.files import TEMPORARY, json_text, writing
@@ -30,17 +30,10 @@ from credibly.io.places import LocalPlace, Place
 from credibly.io.run_folder import RunFolder, as_json
 from credibly.io.store_folder import AT_ONCE, json_at
 
-__all__ = ["PROFILES", "DamagedShardError", "Format", "Shards", "as_table"]
-
 GROUP = 1 << 20
 """Bytes of rows that are written together; a larger shard is written alone."""
 
-FOLDER = "_manifest.json"
-"""Lists the files of a finished folder; readers of Parquet pass over such a name."""
-
 _MERGED = "part-merged.parquet"
-
-PROFILES = Format("credibly.score", "profiles.parquet")
 
 
 class DamagedShardError(Exception):
@@ -128,9 +121,22 @@ class Shards(RunFolder):
             made_by = self._made_by()
             same = bool(json.loads(made_by)["settings"] == as_json(settings))
             # parts of another run, which was to replace the output, are not touched
-            return same and (not self.is_begun() or self.manifest_bytes() == made_by)
+            same = same and (not self.is_begun() or self.manifest_bytes() == made_by)
+            return same and not (self.in_folder and self._find_damaged())
         except Exception:  # noqa: BLE001  # a file of somebody else may hold anything
             return False
+
+    def _find_damaged(self) -> dict[str, str]:
+        """Read the finished folder; it may have been made a run again to mend its files."""
+        there = {found.name: found.size for found in self.data.list()}
+        return find_damaged(self.data, self._listing_of_files()["files"], there)
+
+    def is_begun_here(self) -> bool:
+        """Return whether a run has begun whose shards are in the folder that is the output."""
+        if not (self.in_folder and self.is_begun()):
+            return False
+        run = run_of(self.manifest_bytes())
+        return run is not None and run["settings"].get("layout") == "folder"
 
     def kind_of_others(self) -> str | None:
         """Return the format of the manifest, if it is that of another kind of run."""
@@ -144,7 +150,7 @@ class Shards(RunFolder):
         """Remove all parts, also from the folder that is the output."""
         if self.in_folder and self.data.is_folder():
             (self.data / FOLDER).delete()  # first: without it the folder is not finished
-            self._delete([name for name in self._listed() if _is_part(name)])
+            self._delete([name for name in self._listed() if PART.fullmatch(name)])
             self._remove_temporary()
         self.clear()
 
@@ -196,7 +202,8 @@ class Shards(RunFolder):
             kept = {name: record[name] for name in ("first", "rows", "bytes", "sha256")}
             files.append({"name": part_name(number), **kept})
         named = {part_name(number) for number in range(count)}
-        self._delete([name for name in self._listed() if _is_part(name) and name not in named])
+        others = [name for name in self._listed() if PART.fullmatch(name) and name not in named]
+        self._delete(others)
         self._remove_temporary()
         content = {
             "format": self.format.folder,
@@ -290,7 +297,3 @@ class Shards(RunFolder):
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _is_part(name: str) -> bool:
-    return fnmatch.fnmatchcase(name, PARTS)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from credibly.batch.parts import Format, settings_of_folder
+from credibly._validation import require
+from credibly.batch.formats import Format, settings_of_folder
 from credibly.batch.shards import Shards
 from credibly.errors import OutputError
 from credibly.io.places import LocalPlace, Place
@@ -44,6 +45,8 @@ def shards_at(out: str | Path | Place, kind: Format, *, folder: bool) -> Shards:
 
     A name that ends with a slash is a folder.
     """
+    wanted = "a file or folder, here or in a store"
+    require(str(out) != "", "out", wanted, "an empty name", f"For example {kind.example}.")
     folder = folder or str(out).endswith("/")
     place = place_of(out)
     if isinstance(place, LocalPlace):

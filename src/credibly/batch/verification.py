@@ -62,24 +62,34 @@ class Verification:
         """Of a single file."""
         if not problems:
             return Verification(path, "whole", rows, 1)
-        remedy = f"{AGAIN} with --overwrite (overwrite=True): all rows are made again."
+        remedy = (
+            f"{AGAIN} with --overwrite (overwrite=True), if score or judge wrote it: all rows are "
+            "made again."
+        )
         return Verification(path, "damaged", rows, 1, tuple(problems), remedy)
 
     @staticmethod
     def of_folder(
-        path: Path | Place, rows: int, files: Count, problems: Sequence[str], *, reopened: bool
+        path: Path | Place,
+        rows: int,
+        files: Count,
+        problems: Sequence[str],
+        *,
+        reopened: bool,
+        listed: bool = True,
     ) -> Verification:
-        """Of a finished folder of files."""
+        """Of a folder of files that was finished; without its list it cannot stay so."""
         if not problems:
             return Verification(path, "whole", rows, files[1])
         again = files[1] - files[0]
+        makes = f"makes {again} of {files[1]} files again" if again else "makes only its list again"
         remedy = f"{AGAIN} with --overwrite (overwrite=True): all rows are made again."
-        if again and reopened:
-            remedy = f"It is an interrupted run now. {AGAIN}: it makes {again} of {files[1]} files."
-        elif again:
+        if (again or not listed) and reopened:
+            remedy = f"It is an interrupted run now. {AGAIN}: it {makes}."
+        elif again or not listed:
             remedy = (
                 f"`credibly verify {path} --reopen` (reopen=True) makes an interrupted run of it; "
-                f"the same command then makes {again} of {files[1]} files again."
+                f"the same command then {makes}."
             )
         elif all(problem.endswith(FOREIGN) for problem in problems):
             remedy = "Remove what does not belong to it: readers of the folder would read it."

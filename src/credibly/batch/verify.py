@@ -5,27 +5,33 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from credibly._extras import require_table_extra
-from credibly.batch.judge import VERDICTS
-from credibly.batch.parts import STATUS, Format, Record, part_name, record_name
+from credibly._validation import require
+from credibly.batch.formats import (
+    FOLDER,
+    KINDS,
+    PART,
+    PROFILES,
+    STATUS,
+    Record,
+    part_name,
+    record_name,
+)
+from credibly.batch.manifests import find_damaged, is_ours, listing_at, marks_of, plan_of, run_of
 from credibly.batch.reopen import reopen_folder
-from credibly.batch.shards import FOLDER, PROFILES, Shards
+from credibly.batch.shards import Shards
 from credibly.batch.store_shards import shards_at
+from credibly.batch.unlisted import verify_unlisted
 from credibly.batch.verification import FOREIGN, Verification
 from credibly.batch.work import Plan
 from credibly.errors import CrediblyError, FileFormatError
 from credibly.io.places import Place
-from credibly.io.run_folder import is_intact
-from credibly.io.store_folder import AT_ONCE, json_at
+from credibly.io.store_folder import json_at
 from credibly.profile.arguments import ticking
 from credibly.types import Progress
-
-_KINDS = {kind.name: kind for kind in (PROFILES, VERDICTS)}
 
 Tick = Callable[[float], object]
 
@@ -70,26 +76,29 @@ def _verify(
     reopen: bool,
 ) -> Verification:  # fmt: skip
     if shards.output.facts() is not None:
+        remedy = "A single file is made again as a whole: leave reopen out."
+        require(not reopen, "reopen", "the folder of a run with folder=True (--folder)",
+                f"the file {shards.out}", remedy)  # fmt: skip
         return _verify_file(shards, tick)
-    if (shards.output / FOLDER).facts() is not None:
-        kind = _kind_of_folder(shards.output)
-        return _verify_folder(shards_at(out, kind, folder=True), tick, reopen=reopen)
+    listed = listing_at(shards.output)
+    if listed is not None:
+        kind, listing = listed
+        return _verify_folder(shards_at(out, kind, folder=True), listing, tick, reopen=reopen)
     if begun is not None:
         folder = begun["settings"].get("layout") == "folder"
-        return _verify_parts(shards_at(out, _kind(begun), folder=folder), begun, tick)
-    raise FileFormatError(
-        f"{shards.output}: no output of score or judge, and none that was begun. Check the name."
-    )
+        shards = shards_at(out, KINDS[begun["format"]], folder=folder)
+        return _verify_parts(shards, begun, tick)
+    return verify_unlisted(out, shards.output, tick, reopen=reopen)
 
 
 def _verify_file(shards: Shards, tick: Tick) -> Verification:
     """Read every page of a single file, and compare the rows with what the run was about."""
     problems, rows, path = [], 0, shards.out
+    expected = _rows_of_file(shards)
+    if expected is None:
+        return Verification.of_file(path, 0, ["it cannot be read: its end is damaged"])
     try:
         with shards.opened(checked=True) as file:
-            marks = file.schema_arrow.metadata or {}
-            run = _run_of(marks.get(b"settings", b""), str(path))
-            expected = int(run["settings"]["data rows"])
             for batch in file.iter_batches(batch_size=1 << 16):
                 rows += batch.num_rows
                 tick(rows / max(expected, 1))
@@ -102,13 +111,43 @@ def _verify_file(shards: Shards, tick: Tick) -> Verification:
     return Verification.of_file(path, rows, problems)
 
 
-def _verify_folder(shards: Shards, tick: Tick, *, reopen: bool) -> Verification:
-    listing = json_at(shards.data / FOLDER, shards.format.folder, shards.format.version)
-    run = _run_of(str(listing.get("run", "")).encode(), f"{shards.data / FOLDER}")
-    plan, files = _plan(run["settings"]), list(listing["files"])
+def _rows_of_file(shards: Shards) -> int | None:
+    """The rows that a file should have; None if it is damaged. A file of others is refused."""
+    path, marks = shards.out, marks_of(shards.output)
+    with shards.output.open_input() as file:
+        parquet = file.read(4) == b"PAR1"
+    if marks is None and parquet:
+        return None
+    if not is_ours(marks):
+        raise FileFormatError(f"{path}: not from score or judge. Name what they wrote.")
+    run = run_of((marks or {}).get(b"settings", b""))
+    if run is None:
+        raise FileFormatError(
+            f"{path}: its settings are damaged. Run the same command again with overwrite=True "
+            "(--overwrite)."
+        )
+    _refuse_part(shards.output, run["settings"])
+    return int(run["settings"]["data rows"])
+
+
+def _refuse_part(file: Place, settings: Mapping[str, Any]) -> None:
+    """Name the whole of which a file is a part."""
+    folder = file.parent
+    aside = folder.name.endswith(".parts")
+    if PART.fullmatch(file.name) and (aside or settings.get("layout") == "folder"):
+        whole = str(folder).removesuffix(".parts") if aside else folder
+        raise FileFormatError(
+            f"{file}: one part of {whole}. Verify all of it: `credibly verify {whole}`."
+        )
+
+
+def _verify_folder(
+    shards: Shards, listing: Mapping[str, Any], tick: Tick, *, reopen: bool
+) -> Verification:
+    plan, files = plan_of(json.loads(listing["run"])["settings"]), list(listing["files"])
     problems = _problems_of_list(plan, files)
     there = {found.name: found.size for found in shards.data.list()}
-    bad = _find_damaged(shards, files, there, tick)
+    bad = find_damaged(shards.data, files, there, tick)
     problems += [f"{name}: {what}" for name, what in bad.items()]
     known = {FOLDER, *(file["name"] for file in files)}
     problems += [f"{name}: {FOREIGN}" for name in sorted(there.keys() - known)]
@@ -129,7 +168,7 @@ def _problems_of_list(plan: Plan, files: Sequence[Record]) -> list[str]:
 
 def _verify_parts(shards: Shards, begun: Mapping[str, Any], tick: Tick) -> Verification:
     """Compare the parts of a run that is not finished with their records."""
-    plan = _plan(begun["settings"])
+    plan = plan_of(begun["settings"])
     sizes, run = plan.sizes(), hashlib.sha256(shards.manifest_bytes()).hexdigest()
     there = {found.name: found.size for found in shards.data.list()} if shards.data.exists() else {}
     known = {found.name for found in shards.home.list()}
@@ -142,7 +181,7 @@ def _verify_parts(shards: Shards, begun: Mapping[str, Any], tick: Tick) -> Verif
                 bad[part_name(number)] = "its record is of another run, or of another part"
             else:
                 records.append({**record, "name": part_name(number)})
-    bad |= _find_damaged(shards, records, there, tick)
+    bad |= find_damaged(shards.data, records, there, tick)
     done = sum(record["rows"] for record in records if record["name"] not in bad)
     problems = [f"{name}: {what}" for name, what in bad.items()]
     finished = sum(record["name"] not in bad for record in records)
@@ -158,74 +197,17 @@ def _record_of(shards: Shards, number: int) -> Record:
         return {}
 
 
-def _find_damaged(
-    shards: Shards, files: Sequence[Record], there: Mapping[str, int], tick: Tick
-) -> dict[str, str]:
-    """Read all bytes of the files; return what is wrong, by name."""
-    found: dict[str, str] = {}
-    with ThreadPoolExecutor(1 if shards.data.is_local else AT_ONCE) as pool:
-        looks = pool.map(partial(_look_at, shards.data, there), files)
-        for number, (file, problem) in enumerate(zip(files, looks, strict=True), start=1):
-            if problem is not None:
-                found[file["name"]] = problem
-            tick(number / len(files))
-    return found
-
-
-def _look_at(folder: Place, there: Mapping[str, int], file: Record) -> str | None:
-    size = there.get(file["name"])
-    if size is None:
-        return "is missing"
-    if size != file["bytes"]:
-        return f"has {size} bytes instead of {file['bytes']}"
-    try:
-        same = (folder / file["name"]).checksum() == file["sha256"]
-    except (CrediblyError, OSError) as error:
-        return f"cannot be read ({error})"
-    return None if same else "its bytes are not those that were written"
-
-
-def _plan(settings: Mapping[str, Any]) -> Plan:
-    return Plan(*(int(settings[name]) for name in ("data rows", "shard_size", "chunk_size")))
-
-
 def _settings_of(shards: Shards) -> dict[str, Any] | None:
     """The manifest of a run that is not finished; None where there is none."""
     if not (shards.exists() and shards.is_begun()):
         return None
-    return _run_of(shards.manifest_bytes(), str(shards.home / shards.manifest.name))
-
-
-def _run_of(content: bytes, where: str) -> dict[str, Any]:
-    try:
-        run = dict(json.loads(content))
-        whole = _kind(run) is not None and is_intact(run) and _plan(run["settings"]).rows > 0
-    except (ValueError, KeyError, TypeError):
-        whole = False
-    if not whole:
+    run = run_of(shards.manifest_bytes())
+    if run is None:
         raise FileFormatError(
-            f"{where}: not from score or judge, or its settings are damaged. If it is, run the "
-            "same command again with overwrite=True (--overwrite), or --restart if it was not "
-            "finished."
+            f"{shards.home / shards.manifest.name}: damaged, or not from score or judge. Run the "
+            "same command again with resume=False (--restart)."
         )
     return run
-
-
-def _kind(run: Mapping[str, Any]) -> Format:
-    return _KINDS[str(run["format"])]
-
-
-def _kind_of_folder(folder: Place) -> Format:
-    for kind in _KINDS.values():
-        try:
-            json_at(folder / FOLDER, kind.folder, kind.version)
-        except FileFormatError:
-            continue
-        return kind
-    raise FileFormatError(
-        f"{folder / FOLDER}: damaged, or not from score or judge. If it is, run the same command "
-        "again with overwrite=True (--overwrite)."
-    )
 
 
 def _last_seen(shards: Shards) -> Mapping[str, Any]:

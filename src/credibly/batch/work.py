@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
+from credibly.batch.formats import Record
 from credibly.batch.overlap import WriteBehind, read_ahead
-from credibly.batch.parts import PartWriter, Record
+from credibly.batch.parts import PartWriter
 from credibly.batch.rows import Read, Rows, read_rows
 from credibly.io.places import Place
 from credibly.io.source import Watch

@@ -285,6 +285,7 @@ class Watch:
         """Refuse another content; the whole file is read."""
         if self._source.fingerprint() != self.digest:
             raise FileFormatError(
-                f"{self._source.path}: changed while it was read, so nothing was written. Wait "
-                "until it is complete, or work on a copy, and run it again."
+                f"{self._source.path}: changed while it was read, so there is no result. Wait "
+                "until it is complete, or work on a copy; then start again, with resume=False "
+                "(--restart) if rows of before are left."
             )

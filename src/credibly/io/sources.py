@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from credibly._validation import choice, positive, whole
+from credibly._validation import choice, positive, require, whole
 from credibly.errors import FileFormatError
 from credibly.io.kinds import open_many, open_one, refuse_others
 from credibly.io.listing import expand, is_glob
@@ -66,6 +66,8 @@ def open_source(
         >>> ids, tuple(x.shape)
         ([0, 1], (2, 3))
     """
+    remedy = "Name a file, a folder or a pattern."
+    require(str(path) != "", "path", "the name of inputs", "an empty name", remedy)
     if scale is not None:
         positive("scale", scale, "Values are divided by it: pass 255 for bytes in [0, 255].")
     if limit is not None:

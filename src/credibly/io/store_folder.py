@@ -72,7 +72,8 @@ class StoreFolder(RunFolder):
             stop.set()
             renewing.join()
             with suppress(CrediblyError):
-                place.delete()
+                if place.read_whole() == content:  # else it is the lock of another run
+                    place.delete()
 
     def is_begun(self) -> bool:
         return (self.place / self.manifest.name).facts() is not None
@@ -119,6 +120,8 @@ class StoreFolder(RunFolder):
 def _renew(place: Place, content: bytes, stop: threading.Event) -> None:
     while not stop.wait(RENEWED):
         with suppress(CrediblyError):  # the next one may succeed
+            if place.read_whole() != content:  # it was late, and another run has begun
+                return
             place.write_whole(content)
 
 
