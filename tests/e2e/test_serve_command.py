@@ -28,6 +28,8 @@ class Slow(torch.nn.Module):
 
     def forward(self, x):
         hold = pathlib.Path(__file__).with_name("hold")
+        if hold.with_name("broken").exists():
+            raise RuntimeError
         while hold.exists():
             hold.with_name("held").touch()
             time.sleep(0.01)
@@ -136,6 +138,8 @@ def test_a_token_from_the_environment_guards_the_embedded_network(tmp_path):
         (["--deadline", "0"], "deadline"),
         (["--judge", "nothing"], "judge.json"),
         (["--name", "a/b"], "--name shoes"),
+        (["--ordinary", "fresh.parquet"], "--watch FILE"),
+        (["--false-alarms", "0.02"], "--watch FILE"),
     ],
 )
 def test_what_is_wrong_is_said_with_what_to_do(folder, options, words):
@@ -143,3 +147,17 @@ def test_what_is_wrong_is_said_with_what_to_do(folder, options, words):
     result = CliRunner().invoke(app, ["serve", f"{folder / 'model.py'}:clf", *given, *options])
     assert isinstance(result.exception, cr.errors.CrediblyError)
     assert words in str(result.exception)
+
+
+def test_a_model_that_fails_on_any_row_ends_the_command(folder):
+    """It could never be ready."""
+    (folder / "broken").touch()
+    command = [sys.executable, "-m", "credibly", "serve", "model.py:clf", "--judge", "judge"]
+    found = subprocess.run(  # noqa: S603
+        [*command, "--port", "0"], cwd=folder, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert found.returncode == 1
+    assert "error: the model failed on random rows" in found.stderr
+    assert "(RuntimeError)" in found.stderr
+    assert "Traceback" not in found.stderr

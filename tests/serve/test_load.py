@@ -286,7 +286,7 @@ def test_memory_is_bounded_by_settings(judge):
     assert str(found).startswith("at most about ")
     assert (
         Memory.of(Settings(), row=4, body=10, a_pass=0, batch=8, images=True).images
-        == 16 * 16_000_000
+        == 12 * 16_000_000
     )
     assert found.queue == 16 * (100 + 2 * 20)
 

@@ -97,7 +97,11 @@ def serve(
     )  # fmt: skip
     with o.plain_warnings():
         service = _service(model, judge, of_model, settings, (watch, ordinary, false_alarms))
-    _run(service, host, port, token)
+    try:
+        _run(service, host, port, token)
+    except ModelError as error:
+        print_error(f"error: {error}", "red")
+        raise typer.Exit(1) from error
 
 
 def _service(
@@ -141,9 +145,5 @@ def _run(service: Service, host: str, port: int, token: str | None) -> None:
     hosts = LOOPBACK | {address} if is_loopback(host) else None
     # the solver gives up Python's lock thousands of times per second; it should get it back soon
     sys.setswitchinterval(SWITCH)
-    try:
-        run(create_app(service, token=token, hosts=hosts), service, listening)
-    except ModelError as error:
-        print_error(f"error: {error}", "red")
-        raise typer.Exit(1) from error
+    run(create_app(service, token=token, hosts=hosts), service, listening)
     print_text("stopped")

@@ -15,9 +15,10 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from credibly._validation import require
-from credibly.errors import ModelError, OutputError
+from credibly.errors import OutputError
 from credibly.serve.connections import IDLE_SECONDS, Connection
 from credibly.serve.service import Service
+from credibly.serve.warming import model_failed
 
 SHORTEST = 16
 """Characters of a token, at least."""
@@ -129,10 +130,7 @@ def serve(app: ASGIApp, service: Service, listening: socket.socket) -> None:
     with _quiet_end():
         server_of(app, service).run([listening])
     if service.broken is not None:
-        raise ModelError(
-            f"the model failed on random rows while it warmed up ({type(service.broken).__name__})",
-            remedy="The log says where. Try `credibly judge` with it, or a smaller --batch.",
-        ) from service.broken
+        raise model_failed(service.broken) from service.broken
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from credibly.serve.metrics import Metrics
 from credibly.serve.refusal import RefusedError, unready
 from credibly.serve.settings import Memory, Settings
 from credibly.serve.solver import MOST_BATCH, Hooks, Solver
-from credibly.serve.warming import random_rows, warm_up
+from credibly.serve.warming import model_failed, random_rows, warm_up
 from credibly.serve.watching import Watching
 
 STUCK = 60.0
@@ -229,7 +229,10 @@ class Service:
         if shape is not None:
             clf, row = self.judge.examiner.clf, random_rows(self.intake, 1)
             one = trackable(bind(clf, row.to(device=clf.device, dtype=clf.dtype)))
-            a_pass = int(BESIDE * bytes_of_a_pass(one))
+            try:
+                a_pass = int(BESIDE * bytes_of_a_pass(one))
+            except Exception as error:  # a model may raise anything
+                raise model_failed(error) from error
         return Memory.of(
             self.settings, row=self.intake.row_bytes, body=self.body, a_pass=a_pass,
             batch=self.solver.batch, images=self.intake.takes_images,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from credibly.errors import ModelError
 from credibly.serve.answers import columns_of
 from credibly.serve.backlog import SLICE
 from credibly.serve.intake import Intake
@@ -39,6 +40,15 @@ def warm_up(solver: Solver, intake: Intake, settings: Settings) -> None:
         solver.batch = max((n for n, seconds in sizes.items() if seconds <= most), default=1)
     elif 2 * largest <= settings.batch and sizes[largest] <= most:  # more than that failed
         solver.batch = largest
+
+
+def model_failed(error: Exception) -> ModelError:
+    """What is said where the model cannot be used at all."""
+    return ModelError(
+        f"the model failed on random rows of the shape that it was fitted on "
+        f"({type(error).__name__})",
+        remedy="Judge a file with `credibly judge` to see why, or pass a smaller --batch.",
+    )
 
 
 def random_rows(intake: Intake, count: int) -> Tensor:
