@@ -14,7 +14,6 @@ from credibly.decide.typicality import (
     Correlations,
     InputMetric,
     Neighbours,
-    Ranges,
     TypicalInputs,
     input_columns,
     names_of_columns,
@@ -69,43 +68,6 @@ def test_many_inputs_are_measured_as_few_are():
     torch.testing.assert_close(whole, parts, atol=1e-12, rtol=0)
 
 
-def excess(row, others, unit):
-    """How far the worst column of a row lies outside the others."""
-    worst = 0.0
-    for k in range(len(row)):
-        low, high = float(others[:, k].min()), float(others[:, k].max())
-        worst = max(worst, (low - float(row[k])) / unit[k], (float(row[k]) - high) / unit[k])
-    return math.log1p(worst)
-
-
-def test_ranges_are_those_of_a_loop_and_leave_one_out():
-    columns, new = drawn(30, 4), 2 * drawn(20, 4, seed=1)
-    columns[:, 3] = columns[:, 3].round()  # with ties
-    columns[5] = columns[6] = 9.0  # two are the largest
-    ranges = Ranges.fit(columns, ("a", "b", "c", "d"))
-    unit = columns.std(0).tolist()
-    expected = [excess(row, columns, unit) for row in new]
-    np.testing.assert_allclose(ranges.of_new(new), expected, atol=1e-12)
-    assert max(expected) > 0
-    own = [excess(columns[k], without(columns, k), unit) for k in range(30)]
-    np.testing.assert_allclose(ranges.of_own(columns), own, atol=1e-12)
-    for k in range(30):  # by another fit, up to its units
-        rest = Ranges.fit(without(columns, k), ranges.names)
-        again = Ranges(rest.low, rest.high, ranges.unit, ranges.names)
-        assert float(again.of_new(columns[k : k + 1])) == pytest.approx(own[k], abs=1e-12)
-
-
-def test_the_column_that_lies_furthest_out_is_named():
-    columns = torch.tensor([[0.0, 10.0], [1.0, 30.0], [0.5, 20.0]], dtype=torch.float64)
-    ranges = Ranges.fit(columns, ("age", "height"))
-    name, value, low, high = ranges.worst(torch.tensor([0.2, 90.0], dtype=torch.float64))
-    assert (name, value, low, high) == ("height", 90.0, 10.0, 30.0)
-    assert ranges.worst(torch.tensor([-9.0, 31.0], dtype=torch.float64))[0] == "age"
-    ranges = Ranges.fit(columns, ("age", "its mean"))
-    far = torch.tensor([[1.1, 9e9], [0.5, 9e9]], dtype=torch.float64)
-    assert [ranges.worst(one)[0] for one in far] == ["age", "its mean"]  # a column says more
-
-
 @given(st.integers(4, 12), st.integers(0, 10_000), st.booleans())
 def test_one_more_input_never_makes_ordinary_ones_stranger(count, seed, discrete):
     """Else the p-values of new inputs could be too small."""
@@ -114,15 +76,8 @@ def test_one_more_input_never_makes_ordinary_ones_stranger(count, seed, discrete
     ordinary, new = values[:count], values[count:]
     alone, among = Neighbours(ordinary).of_own(), Neighbours(values).of_own()
     assert bool((alone >= among[:count] - 1e-9).all())
-    unit = Ranges.fit(ordinary, ("a", "b", "c")).unit
-    ranges, wider = (
-        Ranges(r.low, r.high, unit, r.names)
-        for r in (Ranges.fit(v, ("a", "b", "c")) for v in (ordinary, values))
-    )
-    assert bool((ranges.of_own(ordinary) >= wider.of_own(values)[:count] - 1e-9).all())
     # the new one is measured as if it were one of them
     assert float(Neighbours(ordinary).of_new(new)) == pytest.approx(float(among[-1]), abs=1e-6)
-    assert float(ranges.of_new(new)) == pytest.approx(float(wider.of_own(values)[-1]))
 
 
 def test_columns_of_tables_signals_and_images():

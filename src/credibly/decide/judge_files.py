@@ -22,13 +22,13 @@ from credibly.decide.examine import Examiner
 from credibly.decide.judge_checks import check_together
 from credibly.decide.judge_facts import Facts
 from credibly.decide.ordinary import with_space
+from credibly.decide.ranges import Ranges
 from credibly.decide.recipe import TrustRecipe
 from credibly.decide.signals import Typicality
 from credibly.decide.typicality import (
     Correlations,
     InputMetric,
     Neighbours,
-    Ranges,
     TypicalInputs,
 )
 from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, OutputError
@@ -59,7 +59,7 @@ from credibly.types import CPU
 if TYPE_CHECKING:
     from credibly.decide.judge import Judge
 
-FORMAT, VERSION = "credibly.judge", 2
+FORMAT, VERSION = "credibly.judge", 3
 NUMBERS, TENSORS = "judge.json", "judge.safetensors"
 
 
@@ -248,8 +248,11 @@ def _typicality(content: dict[str, Any], tensors: dict[str, Tensor], clf: Classi
         Neighbours(tensors[f"{name}.points"].to(place))
         for name, place in (("points", device), ("statistics", CPU))
     )
-    low, high, unit = (tensors[f"ranges.{name}"].double() for name in ("low", "high", "unit"))
-    ranges = Ranges(low, high, unit, tuple(str(name) for name in content["columns"]))
+    low, high, unit, fractions = (
+        tensors[f"ranges.{name}"].double() for name in ("low", "high", "unit", "fractions")
+    )
+    names = tuple(str(name) for name in content["columns"])
+    ranges = Ranges(low, high, tensors["ranges.in_logs"].bool(), unit, fractions, names)
     shape = tuple(int(n) for n in content["shape"])
     correlations = None
     if "correlations" in named:

@@ -15,6 +15,7 @@ from credibly.decide.judge_facts import Facts
 from credibly.decide.judgement import Judgement
 from credibly.decide.kept import KeptInputs
 from credibly.decide.learn import codes_of
+from credibly.decide.ranges import Ranges
 from credibly.decide.reasons import Reasons
 from credibly.decide.recipe import FROM_PROFILE, TrustRecipe
 from credibly.decide.signals import (
@@ -25,7 +26,6 @@ from credibly.decide.signals import (
     placed,
     signal_names,
 )
-from credibly.decide.typicality import Ranges
 from credibly.decide.verdict import Verdict
 from credibly.model.variable import Variable
 from credibly.profile.profile import Profile

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from credibly.decide.alarm import Scales
+from credibly.decide.ranges import Ranges
 from credibly.decide.signals import Signals
-from credibly.decide.typicality import Ranges
 from credibly.decide.verdict import Verdict
 
 RAREST = 1e-4
@@ -69,7 +69,7 @@ class Reasons(Sequence[str]):
             return "unusable: the input or the model's answer holds NaN or infinity"
         rank = f"trusted more than {float(self.doubt[index]):.0%} of ordinary inputs"
         if verdict in (Verdict.TRUST, Verdict.DOUBTFUL):
-            return f"{verdict}: {rank}; nothing about it is strange"
+            return f"{verdict}: {rank}; {self._odd(index) or 'nothing about it is strange'}"
         return f"{verdict}: {self._strangest(index, verdict)}"
 
     def _strangest(self, index: int, verdict: Verdict) -> str:
@@ -92,10 +92,19 @@ class Reasons(Sequence[str]):
     def _words(self, name: str, index: int) -> str:
         if name.startswith("tampered "):
             return _UNUSUAL[name.removeprefix("tampered ")]
-        if name == "range" and self.ranges is not None and self.columns is not None:
-            column, value, low, high = self.ranges.worst(self.columns[index])
-            return f"{column}, {value:.4g}, lies outside {low:.4g} to {high:.4g}"
-        return _STRANGE[name]
+        outside = self._outside(index) if name == "range" else ""
+        return outside or _STRANGE[name]
+
+    def _outside(self, index: int) -> str:
+        """What lies outside the range of the ordinary inputs; '' if nothing does."""
+        if self.ranges is None or self.columns is None:
+            return ""
+        return self.ranges.outside(self.columns[index])
+
+    def _odd(self, index: int) -> str:
+        """What lies outside and raised no alarm, since ordinary inputs do that, too."""
+        outside = self._outside(index)
+        return f"{outside}, which alone is too common for an alarm" if outside else ""
 
     def select(self, rows: Tensor) -> Self:
         """The chosen inputs."""

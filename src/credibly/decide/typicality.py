@@ -1,4 +1,4 @@
-"""How far an input is from the ordinary ones: nearest neighbours, and values beyond their range.
+"""How far an input is from the ordinary ones: nearest neighbours, correlations, ranges.
 
 Each has two forms: for a new input against all ordinary ones, and for each ordinary input against
 the others. One more input among the others can only bring neighbours nearer and widen a range, so
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from credibly._validation import require
+from credibly.decide.ranges import ITS, Ranges
 from credibly.model.memory import most_compared
 from credibly.types import CPU, norm
 
@@ -27,9 +28,6 @@ CLIP = 4.0
 """Deviations of a column beyond this are as far as this; ranges see the rest."""
 
 TINY = 1e-12
-
-ITS = "its "
-"""How the names of statistics of a whole input begin."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,54 +72,6 @@ def nearest(points: Tensor, here: Tensor, order: int, allowed: Tensor | None = N
     if allowed is not None:
         exact = exact.masked_fill(~allowed.gather(1, near), torch.inf)
     return exact.sort(1).values[:, :order]
-
-
-@dataclass(frozen=True, eq=False)
-class Ranges:
-    """How far the columns of an input lie beyond those of the ordinary ones.
-
-    Attributes:
-        low, high: the two smallest and the two largest values of each column (2, d).
-        unit: of each column (d,), its standard deviation.
-        names: of the columns.
-    """
-
-    low: Tensor
-    high: Tensor
-    unit: Tensor
-    names: tuple[str, ...]
-
-    @classmethod
-    def fit(cls, columns: Tensor, names: tuple[str, ...]) -> Ranges:
-        """From the columns (n, d) of ordinary inputs."""
-        ordered = columns.sort(0).values
-        unit, size = columns.std(0), columns.abs().amax(0)
-        unit = torch.where(unit > 1e-6 * size, unit, torch.where(size > 0, size, 1.0))
-        return cls(ordered[:2], ordered[-2:].flip(0), unit, names)
-
-    def of_new(self, columns: Tensor) -> Tensor:
-        """Log of 1 + the largest excess (N,) over the range, in units of its column; 0 inside."""
-        return self._excess(columns, self.low[0], self.high[0]).amax(1).log1p()
-
-    def of_own(self, columns: Tensor) -> Tensor:
-        """The same (n,) of each ordinary input, against the others."""
-        low = torch.where(columns == self.low[0], self.low[1], self.low[0])
-        high = torch.where(columns == self.high[0], self.high[1], self.high[0])
-        return self._excess(columns, low, high).amax(1).log1p()
-
-    def worst(self, columns: Tensor) -> tuple[str, float, float, float]:
-        """Name, value and range of the column (of one input, (d,)) that lies furthest out.
-
-        A column of a table says more than the mean of all of them, which follows from it.
-        """
-        excess = self._excess(columns[None], self.low[0], self.high[0])[0].tolist()
-        own = [k for k, name in enumerate(self.names) if not name.startswith(ITS)]
-        outside = [k for k in own if excess[k] > 0]
-        k = max(outside or range(len(excess)), key=excess.__getitem__)
-        return self.names[k], float(columns[k]), float(self.low[0][k]), float(self.high[0][k])
-
-    def _excess(self, columns: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        return torch.maximum(low - columns, columns - high).clamp(min=0) / self.unit
 
 
 def input_columns(x: Tensor) -> Tensor:
