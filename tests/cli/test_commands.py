@@ -4,6 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from credibly.cli.app import app
+from credibly.cli.options import as_options
 
 
 def helped(*arguments):
@@ -89,3 +90,29 @@ def test_missing_and_wrong_options_are_refused(given, words):
     result = CliRunner().invoke(app, given, env={"COLUMNS": "200"})
     assert result.exit_code == 2
     assert words in result.output
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("`id_column`: expected columns of x: a", "--id: expected columns of x: a"),
+        ("only columns, drop, id_column, label with", "only columns, drop, --id, label with"),
+        ("Pass scale=255 (--scale 255), or scale=1.", "Pass --scale 255, or --scale 1."),
+        ("for example size=224.", "for example --size 224."),
+        ("expected a folder, got PosixPath('nodir').", "expected a folder, got 'nodir'."),
+        ("`gpus_per_worker`: expected a number", "--gpus-per-worker: expected a number"),
+        ("chunk_size was 4 and is now 8", "--chunk-size was 4 and is now 8"),
+        ("`path`: expected the name of inputs", "DATA: expected the name of inputs"),
+    ],
+)  # fmt: skip
+def test_messages_name_options_and_no_arguments_of_python(message, expected):
+    assert as_options(message) == expected
+
+
+@pytest.mark.parametrize("command", ["score", "judge", "inspect"])
+def test_an_empty_name_of_data_is_not_the_working_folder(command):
+    more = {"score": ["--out", "o"], "judge": ["--out", "o", "--judge", "j"], "inspect": []}
+    result = CliRunner().invoke(app, [command, "m:f", "", *more[command]], env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert "data" in result.output.lower()
+    assert "got an empty name" in result.output

@@ -1,13 +1,15 @@
 """Files of this machine and of a store are read, listed and written through the same methods."""
 
 import hashlib
+import time
 from pathlib import Path
 
 import pytest
 
 import credibly as cr
-from credibly.io import store_place, stores
+from credibly.io import store_folder, store_place, stores
 from credibly.io.places import local_path, uri_of
+from credibly.io.store_folder import StoreFolder
 from credibly.io.stores import place_of
 from tests.object_store import s3_server
 
@@ -152,3 +154,17 @@ def test_a_path_of_a_uri_means_the_uri():
     assert uri_of("file:///data") is None
     assert local_path(Path("file:///data/x.npy")) == Path("/data/x.npy")
     assert place_of("data/x.npy").is_local
+
+
+def test_a_lock_in_a_store_is_removed_by_its_owner_only(store, monkeypatch):  # noqa: ARG001
+    monkeypatch.setattr(store_folder, "RENEWED", 0.05)
+    folder = StoreFolder(place_of("s3://bucket/run.parts"))
+    lock = folder.place / store_folder.LOCK
+    with folder.lock():
+        own = lock.read_whole()
+    assert not lock.exists()
+    with folder.lock():  # this one is late, and another run takes over
+        lock.write_whole(other := own.replace(b"owner", b"thief"))
+        time.sleep(0.2)
+        assert lock.read_whole() == other  # nor is it renewed
+    assert lock.read_whole() == other

@@ -52,6 +52,7 @@ OPTIONS = {
     "a.parquet": {"label": "y"},
     "many": {"label": "y"},
     "many/**/*.parquet": {"label": "y"},
+    "many/**": {"label": "y"},
     "many/k=[12]/?.parquet": {"label": "y"},
     "images": {"label": "folder"},
 }

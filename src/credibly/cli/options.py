@@ -1,13 +1,10 @@
-"""Options that commands share, written once as dataclasses, and messages in terms of options."""
+"""Options that commands share, written once as dataclasses."""
 
 from __future__ import annotations
 
 import inspect
-import re
 import sys
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -15,12 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from credibly.cli.console import print_error
-from credibly.errors import CrediblyWarning, InvalidArgumentError
+from credibly.cli.messages import as_options, plain_warnings
+from credibly.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from credibly.io.models import LoadedClassifier
     from credibly.io.sources import Source
+
+
+__all__ = ["as_options", "plain_warnings"]
 
 
 def _model(help: str, *names: str) -> Any:  # noqa: A002  # typer's word
@@ -38,8 +38,17 @@ Model = Annotated[
         ".pkl, .pickle or .joblib file."
     ),
 ]
-Data = Annotated[Path, typer.Argument(help="File or folder of inputs.")]
-MaybeData = Annotated[Path | None, typer.Argument(help="File or folder of inputs.")]
+
+
+def _named(text: str) -> Path:
+    """An empty name would be the working folder."""
+    if not text:
+        raise typer.BadParameter("expected a file, a folder or a pattern, got an empty name.")
+    return Path(text)
+
+
+Data = Annotated[Path, typer.Argument(help="File or folder of inputs.", parser=_named)]
+MaybeData = Annotated[Path | None, typer.Argument(help="File or folder of inputs.", parser=_named)]
 Gamma = Annotated[
     str,
     typer.Option(metavar="NUMBER|auto", help="Cost of moving the input: a number, or 'auto'."),
@@ -209,59 +218,6 @@ def _size(text: str | None) -> tuple[int, int] | None:
     good = all(number.isdecimal() for number in numbers) and len(numbers) <= 2
     require(good, "size", "HEIGHTxWIDTH or one number", repr(text), "For example 224x224.")
     return int(numbers[0]), int(numbers[-1])
-
-
-_IN_PYTHON = {
-    "Hybrid(effort=4)": "--effort 4",
-    "use a solver with more steps, or Hybrid()": "pass a larger --effort",
-    ", in Python weights=...": "",
-    "outputs='probabilities'": "--outputs probabilities",
-    "gamma='auto'": "--gamma auto",
-    "Convert both: net.float() and x.float()": "Pass --dtype float32",
-    "`net`: expected": "MODEL: expected",
-    "`ordinary`: expected": "ORDINARY: expected",
-    "`source`: expected": "DATA: expected",
-    "leave error_rate out": "leave out --error-rate",
-}
-
-_BOTH = re.compile(
-    r"""(?: \w+ \( [^()]* \)                                       # Classifier(...)
-          | \w+ = (?: \[ [^]]* \] | \( [^)]* \) | '[^']*' | \w+ )  # overwrite=True
-          | \w+ _ \w+ )                                           # chunk_size
-        [ ] \( (-- [^)]+) \)                                      # (--option)""",
-    re.VERBOSE,
-)
-"""Messages name the Python argument and, in brackets, the option."""
-
-
-_SPREADS = re.compile(r"(?<=columns spread) by \S+ to [^:]+")
-"""Numbers that differ from set to set in what is otherwise one warning."""
-
-
-def as_options(message: str) -> str:
-    """A message of the library with options instead of Python arguments."""
-    message = _BOTH.sub(r"\1", message)
-    for python, option in _IN_PYTHON.items():
-        message = message.replace(python, option)
-    return re.sub(r"\bgamma=(?=\d)", "--gamma ", message)
-
-
-@contextmanager
-def plain_warnings() -> Iterator[list[str]]:
-    """Print each of credibly's warnings once, as a line; yields those that were printed."""
-    shown: list[str] = []
-
-    def show(message: Warning | str, *_: object, **__: object) -> None:
-        text = f"warning: {as_options(str(message))}"
-        kind = _SPREADS.sub("", text)
-        if kind not in shown:  # the filter of `warnings` is reset when other code changes filters
-            shown.append(kind)
-            print_error(text, "yellow")
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("once", CrediblyWarning)
-        warnings.showwarning = show
-        yield shown
 
 
 Command = Callable[..., None]
