@@ -49,9 +49,9 @@ def create_app(
         title="credibly", version=__version__, lifespan=_lifespan(service),
         description=openapi.ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
-    _add_health(app, service)
+    _add_judge(app, service)  # places are tried in this order: what is asked most comes first
     _add_protocol(app, service)
-    _add_judge(app, service)
+    _add_health(app, service)
     app.add_exception_handler(HTTPException, _unknown)
     app.add_exception_handler(RefusedError, _refused)
     app.add_exception_handler(GoneError, _gone)

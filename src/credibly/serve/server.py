@@ -120,7 +120,7 @@ def server_of(app: ASGIApp, service: Service) -> Server:
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, lifespan="on", ws="none",
         http=Connection, limit_concurrency=service.settings.connections,
-        timeout_keep_alive=round(IDLE_SECONDS), backlog=BACKLOG,
+        timeout_keep_alive=round(IDLE_SECONDS), backlog=BACKLOG, proxy_headers=False,
     )  # fmt: skip
     return Server(config, service)
 
