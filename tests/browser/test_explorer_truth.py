@@ -34,7 +34,7 @@ def test_labels_of_any_kind_are_compared_with_the_class(page, tmp_path, kind):
         for place in (url, (tmp_path / "page.html").as_uri()):
             go(page, f"{place}#t=-9&row=50")
             known = ROWS - int(frame.label.isna().sum())
-            assert f"({known - 15} of {known} labelled; 95 % interval" in reading(page)
+            assert f"({known - 15} of {known} labelled, 95 % interval" in reading(page)
             page.get_by_text(f"✗ it is {wrong}").wait_for()
             page.get_by_role("searchbox").fill(f"label={wrong}")
             assert shown(page) >= int((frame.truth == frame.truth[50]).sum()) - 1
@@ -93,7 +93,7 @@ def test_the_threshold_passes_ties_and_may_answer_nothing(page, tmp_path):
     page.wait_for_timeout(250)
     page.reload()
     page.locator("[role=row]").first.wait_for()
-    assert "no p_wrong answers 0 of 60 rows" in reading(page)
+    assert "p_wrong ≤ -∞ answers 0 of 60 rows" in reading(page)
     slider.press("ArrowRight")
     assert "answers 20 of 60" in reading(page)
 

@@ -3,6 +3,7 @@
 export function number(given, digits = 3) {
   const value = typeof given === 'string' ? Number(given) : given // infinity, in JSON
   if (value === null || Number.isNaN(value)) return '–'
+  if (Math.abs(value) === Infinity) return value > 0 ? '∞' : '-∞'
   if (Number.isInteger(value) && Math.abs(value) < 1e7) return String(value)
   const size = Math.abs(value)
   if (size >= 1e5 || size < 1e-3) return value.toExponential(2).replace('e+', 'e')

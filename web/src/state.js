@@ -3,7 +3,7 @@ import { batch, computed, effect, signal } from '@preact/signals'
 import { extent, sortKeys, valueOf, words } from './data/columns.js'
 import { answeredAt, FOREIGN, RIGHT, sweep, UNKNOWN, WRONG } from './data/curves.js'
 import { DIRECTED, turned, wayOf } from './data/direction.js'
-import { matching } from './data/labels.js'
+import { classesOf, matching } from './data/labels.js'
 import { notesOf } from './data/notes.js'
 import { descending, orderOf } from './data/order.js'
 import { parse, testOf } from './data/query.js'
@@ -115,10 +115,10 @@ const alarm = computed(() => {
 /** How many labels there are, and how many of them name a class. */
 export const labels = computed(() => {
   const { label, predicted } = loaded.value
-  return label && predicted ? matching(label, data.classes ?? predicted.names) : { all: 0, good: 0 }
+  return label && predicted ? matching(label, classesOf(data.classes, predicted)) : { all: 0, good: 0 }
 })
 
-export const notes = computed(() => notesOf(labels.value, data))
+export const notes = computed(() => notesOf(labels.value, data.stale))
 
 /** Whether each row is right: by its label, or by its mark, which is later. */
 export const truth = computed(() => {

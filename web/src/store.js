@@ -1,7 +1,7 @@
 // Where the rows come from: the page itself, or a Parquet file that is read by ranges.
 import { parquetMetadataAsync, parquetRead } from 'hyparquet'
 import { asNumber, numbers, words, Words } from './data/columns.js'
-import { labelsAsNames } from './data/labels.js'
+import { classesOf, labelsAsNames } from './data/labels.js'
 import { kindsOf } from './data/schema.js'
 
 export async function openStore(data) {
@@ -14,7 +14,7 @@ function withNames(store, classes) {
   const load = async (names) => {
     if (!names.includes('label')) return store.load(names)
     const made = await store.load([...new Set([...names, 'predicted'])])
-    return { ...made, label: labelsAsNames(made.label, classes, made.predicted) }
+    return { ...made, label: labelsAsNames(made.label, classesOf(classes, made.predicted)) }
   }
   return { ...store, load, kinds: { ...store.kinds, label: 'words' } }
 }

@@ -3,7 +3,7 @@ import test from 'node:test'
 import { numbers, valueOf, words } from '../src/data/columns.js'
 import { sweep, answeredAt, measure } from '../src/data/curves.js'
 import { DIRECTED, turned, wayOf } from '../src/data/direction.js'
-import { labelsAsNames, matching } from '../src/data/labels.js'
+import { classesOf, labelsAsNames, matching } from '../src/data/labels.js'
 import { notesOf } from '../src/data/notes.js'
 import { orderOf } from '../src/data/order.js'
 import { kindsOf } from '../src/data/schema.js'
@@ -11,8 +11,10 @@ import { codeOf, VERDICTS } from '../src/verdicts.js'
 
 const CLASSES = ['coat', 'bag', 'boot']
 
-function named(label, classes = CLASSES, predicted = words(['coat', 'bag'])) {
-  const found = labelsAsNames(label, classes, predicted)
+const ALL = { names: CLASSES, all: true }
+
+function named(label, classes = CLASSES, predicted = words(classes?.slice(0, 2) ?? ['coat', 'bag'])) {
+  const found = labelsAsNames(label, classesOf(classes, predicted))
   return Array.from(found.codes, (_, row) => valueOf(found, row))
 }
 
@@ -30,22 +32,24 @@ test('labels become names of classes, whatever the file holds', () => {
 test('labels that name no class stay as they are, and are counted', () => {
   assert.deepEqual(named(numbers([7, 0])), ['7', '0'])
   assert.deepEqual(named(words(['zebra', 'bag'])), ['zebra', 'bag'])
-  assert.deepEqual(matching(words(['zebra', 'bag', null]), CLASSES), { all: 2, good: 1 })
-  assert.deepEqual(matching(words(['7', '0']), CLASSES), { all: 2, good: 0 })
+  assert.deepEqual(matching(words(['zebra', 'bag', null]), ALL), { all: 2, good: 1, sure: true })
+  assert.deepEqual(matching(words(['7', '0']), ALL), { all: 2, good: 0, sure: true })
 })
 
 test('without the classes, labels are compared with what was predicted', () => {
   assert.deepEqual(named(numbers([1, 0]), null, words(['1.0', '0.0', ''])), ['1.0', '0.0'])
   assert.deepEqual(named(words([true, false]), null, words(['True', 'False'])), ['True', 'False'])
   assert.deepEqual(named(numbers([2, 0]), null), ['2', '0'])
+  assert.deepEqual(named(numbers([1, 0]), CLASSES, words(['1.0', '0.0'])), ['1.0', '0.0']) // not these classes
 })
 
 test('what does not count is said', () => {
-  assert.deepEqual(notesOf({ all: 0, good: 0 }, {}), [])
-  assert.deepEqual(notesOf({ all: 3, good: 3 }, { classes: CLASSES, stale: 0 }), [])
-  assert.match(notesOf({ all: 3, good: 0 }, {})[0], /none of 3 names a class/)
-  assert.match(notesOf({ all: 3, good: 2 }, { classes: CLASSES })[0], /1 name no class/)
-  assert.match(notesOf({ all: 0, good: 0 }, { stale: 1 })[0], /1 mark of an earlier judgement/)
+  assert.deepEqual(notesOf({ all: 0, good: 0 }), [])
+  assert.deepEqual(notesOf({ all: 3, good: 3, sure: true }, 0), [])
+  assert.match(notesOf({ all: 3, good: 0 })[0], /none of 3 names a class/)
+  assert.match(notesOf({ all: 3, good: 2, sure: true })[0], /1 name no class/)
+  assert.deepEqual(notesOf({ all: 3, good: 2, sure: false }), [])
+  assert.match(notesOf({ all: 0, good: 0 }, 1)[0], /1 mark of an earlier judgement/)
 })
 
 test('a threshold on p_wrong answers the rows where it is low', () => {

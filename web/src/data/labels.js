@@ -2,22 +2,28 @@
 // they all become names, as `predicted` has them.
 import { words } from './columns.js'
 
+/** The classes that were told, if the rows are predicted as such; else those that were predicted. */
+export function classesOf(told, predicted) {
+  const names = predicted.names.filter(Boolean)
+  const all = Boolean(told) && names.every((name) => told.includes(name))
+  return { names: all ? told : names, all }
+}
+
 /**
  * The labels as a column of words. A label that names no class stays as it is; a negative number
- * is no label. Without `classes` only the names that were predicted are known.
+ * is no label. Only where all classes are known can a number count them.
  */
-export function labelsAsNames(label, classes, predicted) {
+export function labelsAsNames(label, { names: classes, all }) {
   const texts = label.kind === 'words' ? label : asWords(label)
-  const known = classes ?? predicted.names.filter(Boolean)
-  const named = byName(texts.names, known)
-  const counted = classes ? byPlace(texts.names, classes) : null
+  const named = byName(texts.names, classes)
+  const counted = all ? byPlace(texts.names, classes) : null
   const found = label.kind === 'number' ? counted ?? named : some(named) ? named : counted ?? named
   return { kind: 'words', codes: texts.codes, names: found.map((name, code) => name ?? texts.names[code]) }
 }
 
-/** How many labels there are, and how many of them name a class. */
-export function matching(label, known) {
-  const set = new Set(known)
+/** How many labels there are, how many of them name a class, and whether all classes are known. */
+export function matching(label, classes) {
+  const set = new Set(classes.names)
   const hits = label.names.map((name) => set.has(name))
   let [all, good] = [0, 0]
   for (const code of label.codes) {
@@ -25,7 +31,7 @@ export function matching(label, known) {
     all++
     if (hits[code]) good++
   }
-  return { all, good }
+  return { all, good, sure: classes.all }
 }
 
 function asWords({ values }) {

@@ -66,7 +66,7 @@ export function Curve() {
     event.stopPropagation()
   }
   const limit = state.limit.value ?? NaN
-  const rule = Number.isFinite(limit) ? `${state.score.value} ${wayOf(state.score.value) > 0 ? '≥' : '≤'} ${number(limit)}` : `no ${state.score.value}`
+  const rule = `${state.score.value} ${wayOf(state.score.value) > 0 ? '≥' : '≤'} ${number(limit)}`
   return (
     <section class="card curve" aria-label="What a threshold does">
       <header>
@@ -122,8 +122,8 @@ export function Curve() {
 function Counts({ name, counts: [some, all] }) {
   if (name !== 'accuracy') return <span>({count(some)} of {count(all)})</span>
   if (!all) return <span>(none labelled)</span>
-  const [low, high] = interval(some, all).map((share) => percent(share))
-  return <span>({count(some)} of {count(all)} labelled; 95 % interval {low} to {high})</span>
+  const [low, high] = interval(some, all)
+  return <span>({count(some)} of {count(all)} labelled, 95 % interval {(100 * low).toFixed(1)} to {percent(high)})</span>
 }
 
 function Unknown() {
