@@ -66,9 +66,7 @@ SPECS = {
             "benefits": Spec(("Ecdat/Benefits",), "ui", ("logistic", "MLP, tanh")),
             "working hours": Spec(("Ecdat/Workinghours",), "hours", ("LDA", "MLP")),
             "training": Spec(("Ecdat/Treatment",), "treat", ("QDA", "MLP")),
-            "pupils": Spec(
-                ("Ecdat/Star",), "tmathssk", ("logistic", "Gaussian process"), ("schidkn",)
-            ),
+            "pupils": Spec(("Ecdat/Star",), "tmathssk", ("logistic", "QDA"), ("schidkn",)),
             "budgets": Spec(("Ecdat/BudgetUK",), "income", ("SVC", "MLP, tanh")),
             "counties": Spec(("plm/Crime",), "crmrte", ("logistic", "SVC"), ("county",)),
             "yogurt": Spec(("Ecdat/Yogurt",), "choice", ("SVC", "LDA"), ("id",)),
