@@ -187,7 +187,9 @@ def test_an_input_that_is_overwritten_during_the_run_is_refused(
 def test_a_change_that_no_time_tells_is_found_in_the_end(clf, data, out, monkeypatch):
     monkeypatch.setattr(Source, "stamp", lambda *_: (1,))
     change = once_half_is_done(lambda: np.save(data, np.zeros((ROWS, 4))))
-    with pytest.raises(cr.errors.FileFormatError, match=r"x\.npy: changed while it was read"):
+    with pytest.raises(
+        cr.errors.FileFormatError, match=r"x\.npy: changed while it was read, so there is no"
+    ):
         cr.score(clf, data, out, **SMALL, progress=change)
     assert not out.exists()
     assert not Shards(out).path.exists()  # nobody knows which of the parts are right

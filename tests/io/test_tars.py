@@ -248,8 +248,10 @@ def test_a_hostile_tar_is_an_error_that_names_it(tmp_path, make, words):
 
 
 def test_a_run_is_resumed_and_a_change_is_noticed(tmp_path):
-    shards(tmp_path, [6, 11])
-    source = cr.open_source(tmp_path, label="cls")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    shards(folder, [6, 11])
+    source = cr.open_source(folder, label="cls")
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)).eval()
     clf, out = cr.Classifier(net), tmp_path / "out.parquet"
     cr.score(clf, source, out, gamma=1.0, chunk_size=4, shard_size=8)
@@ -257,7 +259,7 @@ def test_a_run_is_resumed_and_a_change_is_noticed(tmp_path):
     assert frame["id"].tolist() == KEYS
     assert frame["label"].tolist() == [n % 3 for n in range(ROWS)]
     watch = Watch(source)
-    write(tmp_path / "001.tar", [(f"{KEYS[6]}.npy", npy(VALUES[0]))])
+    write(folder / "001.tar", [(f"{KEYS[6]}.npy", npy(VALUES[0]))])
     watch.look(0, 6)
     with pytest.raises(cr.errors.FileFormatError, match="changed while it was read"):
         watch.look(5, 7)
