@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import credibly as cr
 from credibly.cli import options as o
 from credibly.cli.exploring import Given, server_of
 from credibly.explore.page import render
@@ -36,6 +37,17 @@ def verdicts(**more):
 
 
 @contextmanager
+def explored(given):
+    server = server_of(given, 0)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield server.url
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@contextmanager
 def served(folder, frame, classes=CLASSES):
     table = pa.Table.from_pandas(frame.drop(columns="truth"), preserve_index=False)
     told = {} if classes is None else {"classes": str(classes).replace("'", '"')}
@@ -45,13 +57,8 @@ def served(folder, frame, classes=CLASSES):
         path, inputs=None, model=None, judge=None, words=None,
         of_model=o.ModelOptions(), of_data=o.DataOptions(),
     )  # fmt: skip
-    server = server_of(given, 0)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    try:
-        yield server.url, given
-    finally:
-        server.shutdown()
-        server.server_close()
+    with explored(given) as url:
+        yield url, given
 
 
 def go(page, url):
@@ -74,3 +81,20 @@ def reading(page):
 
 def shown(page):
     return int(page.locator(".total").inner_text().split()[0].replace(",", ""))
+
+
+def opened(folder, model, **data):
+    return Given.open(
+        folder / "verdicts.parquet", inputs=folder / "x.npy", model=model, judge=folder / "judge",
+        words=folder / "words.txt" if (folder / "words.txt").exists() else None,
+        of_model=o.ModelOptions(), of_data=o.DataOptions(**data),
+    )  # fmt: skip
+
+
+def judged(folder, judge, x, scale=None):
+    folder.mkdir(exist_ok=True)
+    judge.save(folder / "judge")
+    np.save(folder / "x.npy", x)
+    source = cr.open_source(folder / "x.npy", scale=scale)
+    cr.judge_file(judge, source, folder / "verdicts.parquet")
+    return folder

@@ -42,6 +42,15 @@ def test_the_demo_is_read_and_leads_to_the_explorer(page, demo, scheme):
     page.get_by_text("30 of 240 rows").wait_for()
 
 
+def test_the_text_is_as_wide_as_the_page(page, demo):
+    page.set_viewport_size({"width": 1400, "height": 900})
+    page.goto((demo / "index.html").as_uri())
+    boxes = [page.locator(name).first.bounding_box() for name in ("h1", "h2 + p")]
+    edges = [box["x"] + box["width"] for box in boxes]
+    assert edges[0] == edges[1]
+    assert abs(1400 - edges[0] - boxes[0]["x"]) < 20  # the page stands in the middle
+
+
 def test_the_demo_fits_a_narrow_window(page, demo):
     page.set_viewport_size({"width": 420, "height": 800})
     for name in ("index.html", "explorer.html"):

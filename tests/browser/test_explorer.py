@@ -2,63 +2,20 @@
 
 import csv
 import json
-import sys
-import threading
-from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 import credibly as cr
 from credibly.cli import options as o
-from credibly.cli.exploring import Given, server_of, write_page
+from credibly.cli.exploring import Given, write_page
 from credibly.data.sample import classifier, load_sample
 from credibly.io.marks import marks_place, read_marks
+from tests.browser.explorer_pages import explored, go, judged, opened
 
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
-WORDS = ["[pad]", "the", "soup", "was", "not", "good", "bad", "view", "great", "awful"]
-TEXT_MODEL = """
-import torch, credibly as cr
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.embed, self.head = torch.nn.Embedding(10, 6), torch.nn.Linear(6, 3)
-    def forward(self, ids):
-        return self.head(self.embed(ids.long()).tanh().mean(1))
-model = cr.Classifier(Net().eval(), module="embed", classes=["no", "so", "yes"])
-"""
-
-
-@contextmanager
-def explored(given):
-    server = server_of(given, 0)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    try:
-        yield server.url
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-def opened(folder, model, **data):
-    return Given.open(
-        folder / "verdicts.parquet", inputs=folder / "x.npy", model=model, judge=folder / "judge",
-        words=folder / "words.txt" if (folder / "words.txt").exists() else None,
-        of_model=o.ModelOptions(), of_data=o.DataOptions(**data),
-    )  # fmt: skip
-
-
-def judged(folder, judge, x, scale=None):
-    folder.mkdir(exist_ok=True)
-    judge.save(folder / "judge")
-    np.save(folder / "x.npy", x)
-    source = cr.open_source(folder / "x.npy", scale=scale)
-    cr.judge_file(judge, source, folder / "verdicts.parquet")
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +36,6 @@ def clothes(tmp_path_factory):
 def images(clothes):
     marks_place(clothes / "verdicts.parquet").unlink(missing_ok=True)
     return opened(clothes, "credibly.data.sample:classifier")
-
-
-def go(page, url):
-    page.goto(url)
-    page.locator("[role=row][aria-rowindex='2']").wait_for()
 
 
 def rows_shown(page):
@@ -225,50 +177,6 @@ def test_marks_are_saved_read_back_and_counted(page, images):
         assert rows_shown(page) == "2 of 130 rows"
         page.keyboard.press("u")  # nothing is left that has no mark
         assert page.locator(".detail").is_hidden()
-
-
-def test_the_columns_of_a_table(page, tmp_path, monkeypatch):
-    torch.manual_seed(0)
-    (tmp_path / "table_model.py").write_text(
-        "import torch, credibly as cr\ntorch.manual_seed(0)\n"
-        "model = cr.Classifier(torch.nn.Linear(3, 2), classes=['low', 'high'],\n"
-        "                      space=cr.Space(columns=['age', 'size', 'price']))\n",
-        "utf-8",
-    )
-    monkeypatch.chdir(tmp_path)
-    clf = cr.load_classifier("table_model.py:model").classifier
-    judge = cr.Judge.fit(clf, torch.randn(200, 3))
-    folder = judged(tmp_path, judge, torch.randn(8, 3).numpy())
-    with explored(opened(folder, "table_model.py:model")) as url:
-        go(page, f"{url}#row=2")
-        page.get_by_role("rowheader", name="price").wait_for()
-        assert page.get_by_text("Columns that moved most").is_visible()
-        x0, x1 = (
-            np.load(tmp_path / "x.npy")[2],
-            judge(torch.from_numpy(np.load(tmp_path / "x.npy")[2:3])),
-        )
-        moved = (x1.profile_of(0).perturbed - x1.profile_of(0).x0)[0].abs()
-        first = page.locator(".columns tbody tr").first.inner_text()
-        best = int(moved.argmax())
-        assert first.startswith(["age", "size", "price"][best])
-        assert f"{x0[best]:.3f}"[:4] in first
-
-
-def test_the_words_of_a_text(page, tmp_path, monkeypatch):
-    (tmp_path / "text_model.py").write_text(TEXT_MODEL, "utf-8")
-    (tmp_path / "words.txt").write_text("\n".join(WORDS), "utf-8")
-    monkeypatch.chdir(tmp_path)
-    draw = np.random.default_rng(0)
-    clf = cr.load_classifier("text_model.py:model").classifier
-    judge = cr.Judge.fit(clf, torch.from_numpy(draw.integers(10, size=(150, 5))).float())
-    x = draw.integers(10, size=(6, 5))
-    folder = judged(tmp_path, judge, x, scale=1)
-    with explored(opened(folder, "text_model.py:model", scale=1)) as url:
-        go(page, f"{url}#row=1")
-        page.get_by_text("Words that moved most").wait_for()
-        shown = page.locator(".words .word").all_inner_texts()
-    assert shown == [WORDS[k] for k in x[1]]
-    assert "text_model" not in sys.modules
 
 
 def test_one_file_with_everything_inside(page, images, tmp_path):

@@ -105,6 +105,16 @@ def test_a_text_in_which_nothing_moved(page, tmp_path):
     assert "1 of 40 classes" in page.locator(".classes h3").inner_text()
 
 
+def test_a_row_of_a_table_in_which_nothing_moved(page, tmp_path):
+    column = {"name": "age", "before": 3.0, "after": 3.0 + 1e-17, "moved": 1e-17}
+    about = {"kind": "table", "columns": [column], "total": 1, "scaled": True, "least": 1e-6}
+    go(page, by_hand(tmp_path, verdicts(), details={0: {"input": about}}) + "#row=0")
+    assert page.locator(".columns h3").inner_text() == "Columns; none had to move"
+    assert page.locator(".columns .moved").inner_text().strip() == "0"
+    wide = "document.querySelector('.way i').getBoundingClientRect().width"
+    assert page.evaluate(wide) == 0
+
+
 def test_bars_are_on_one_scale_and_no_row_is_covered(page, tmp_path):
     sizes = [-0.5, -12.34, -1.0, -3.25e-4]
     classes = [

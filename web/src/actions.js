@@ -65,6 +65,8 @@ async function save(row, value) {
       method: 'POST',
       headers: { 'Content-Type': 'application/json' },
       body: JSON.stringify({ row, mark: value }),
+    }).catch(() => {
+      throw new Error('the server does not answer. Is `credibly explore` still running?')
     })
     if (!answer.ok) throw new Error((await answer.text()) || `the server said ${answer.status}`)
     set(saved, row, value)

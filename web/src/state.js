@@ -1,6 +1,6 @@
 // What the page shows: signals, and everything worked out from them.
 import { batch, computed, effect, signal } from '@preact/signals'
-import { extent, sortKeys, valueOf, words } from './data/columns.js'
+import { extent, sortKeys, valueOf } from './data/columns.js'
 import { answeredAt, FOREIGN, RIGHT, sweep, UNKNOWN, WRONG } from './data/curves.js'
 import { DIRECTED, turned, wayOf } from './data/direction.js'
 import { classesOf, matching } from './data/labels.js'
@@ -138,10 +138,15 @@ export const truth = computed(() => {
 /** Whether any row, shown or not, is known to be right or wrong. */
 export const anyKnown = computed(() => Boolean(truth.value?.some((kind) => kind === RIGHT || kind === WRONG)))
 
-const MARKS = { right: 'right', wrong: 'wrong', foreign: 'does not belong' }
+const MARKS = ['', 'right', 'wrong', 'does not belong']
+const KINDS = ['', 'right', 'wrong', 'foreign'] // the same in short
 const own = {
   row: computed(() => ({ kind: 'number', values: Float64Array.from(codes.value, (_, row) => row) })),
-  mark: computed(() => words(Array.from(codes.value, (_, row) => MARKS[marks.value.get(row)]))),
+  mark: computed(() => {
+    const found = new Uint32Array(codes.value.length)
+    for (const [row, mark] of marks.value) found[row] = KINDS.indexOf(mark)
+    return { kind: 'words', codes: found, names: MARKS }
+  }),
 }
 const parts = computed(() => parse(query.value, { ...store.value?.kinds, row: 'number', mark: 'words' }))
 export const queryError = computed(() => parts.value.find((part) => part.error)?.error ?? '')

@@ -131,12 +131,13 @@ function Input({ input }) {
   return <p class="hint">{input.sentence}</p>
 }
 
-function Columns({ input: { columns, total, scaled, least } }) {
+function Columns({ input: { columns: given, total, scaled, least } }) {
+  const columns = given.map((column) => ({ ...column, moved: Math.abs(column.moved) > least ? column.moved : 0 }))
   const most = Math.max(...columns.map(({ moved }) => Math.abs(moved)), least)
   const solved = columns[0]?.after !== null
   return (
     <div class="columns">
-      <h3>{solved ? 'Columns that moved most' : 'Columns'}{columns.length < total && ` (${columns.length} of ${total})`}</h3>
+      <h3>{!solved ? 'Columns' : columns.some(({ moved }) => moved) ? 'Columns that moved most' : 'Columns; none had to move'}{columns.length < total && ` (${columns.length} of ${total})`}</h3>
       <table>
         <thead><tr><th scope="col">column</th><th scope="col">input x0</th>{solved && <><th scope="col">x+</th><th scope="col">moved{scaled && ', in its scale'}</th></>}</tr></thead>
         <tbody>
