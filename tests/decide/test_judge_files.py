@@ -28,9 +28,14 @@ def small_images():
     return nn.Sequential(nn.Flatten(), nn.Linear(25, 8), nn.Tanh(), nn.Linear(8, 3)).double().eval()
 
 
+def mostly_right():
+    predicted = models.smooth_network(classes=3)(KNOWN).argmax(1)
+    return torch.where(KNOWN[:, 0] > 1, 0, predicted)
+
+
 CASES = {
     "plain": lambda: (models.smooth_network(classes=3), KNOWN, None, NEW, {}),
-    "labels": lambda: (models.smooth_network(classes=3), KNOWN, KNOWN[:, 0] > 0, NEW, {}),
+    "labels": lambda: (models.smooth_network(classes=3), KNOWN, mostly_right(), NEW, {}),
     "no profile": lambda: (models.smooth_network(classes=3), KNOWN, None, NEW,
                            {"profile": "never", "features": None}),
     "profiles": lambda: (models.smooth_network(classes=3), KNOWN, None, NEW,

@@ -199,6 +199,7 @@ def test_labels_and_layers_that_do_not_exist_are_refused(net, labels):
     assert "features" not in cr.Judge.fit(net, KNOWN, features=None)(NEW).signals
 
 
+@pytest.mark.filterwarnings("ignore:the model is right on:credibly.errors.CrediblyWarning")
 @pytest.mark.parametrize("loader", [False, True])
 def test_several_labels_per_input_are_refused_with_the_remedy(net, loader):
     several = (models.inputs(150, 3) > 0).double()

@@ -100,7 +100,7 @@ def table(count, seed):
 SKLEARN = {
     "logistic": LogisticRegression,
     "svc": SVC,
-    "mlp": lambda: MLPClassifier((8,), max_iter=60, random_state=0),
+    "mlp": lambda: MLPClassifier((8,), max_iter=800, random_state=0),
 }
 
 

@@ -127,6 +127,7 @@ def rule(x):
     return (x[:, 0] + 0.3 * x[:, 1] > 0).long()
 
 
+@pytest.mark.filterwarnings("ignore:the model is right on:credibly.errors.CrediblyWarning")
 def test_a_judge_keeps_its_error_rate_on_new_inputs():
     """From end to end: a linear model of one column, of which a second one is the truth."""
     net = nn.Linear(4, 2).double().eval()

@@ -17,6 +17,7 @@ from credibly.explore import drawing
 from credibly.explore.detail import Found, Inputs, detail, inputs_alone, spread
 from credibly.explore.page import Explorer, render
 from credibly.explore.table import columns_of
+from credibly.io.labels import numbered
 from credibly.model.batches import column_names
 from credibly.model.derivatives import undisturbed
 from credibly.model.in_space import AtModule
@@ -64,7 +65,7 @@ def explore(
     frame = found.to_pandas()
     frame["reason"] = list(found.reasons)
     if labels is not None:
-        truth = check_labels(labels, len(found), found.class_count)
+        truth = check_labels(numbered(labels, found.names), len(found), found.class_count)
         frame["label"] = [found.class_name(k) for k in truth.tolist()]
     for name, values in columns.items():
         taken = name in frame.columns or str(name) in OF_THE_PAGE

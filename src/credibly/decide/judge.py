@@ -14,6 +14,7 @@ from credibly.decide.examine import Examiner, classes_of
 from credibly.decide.judge_facts import Asked, Facts
 from credibly.decide.judgement import Judgement
 from credibly.decide.knowledge import Knowledge
+from credibly.decide.label_checks import warn_of_guesses
 from credibly.decide.learn import (
     Learned,
     calibrate,
@@ -214,7 +215,7 @@ def _assemble(examiner: Examiner, given: Ordinary, learned: Learned, asked: Aske
     classes = classes_of(given.variables[0])
     labels = None if given.labels is None else given.labels[learned.rows]
     if labels is not None:
-        check_labels(labels, len(labels), classes)
+        warn_of_guesses(learned.predicted, check_labels(labels, len(labels), classes), classes)
     left_out = warn_of_left_out(given, learned.rows, learned.set_aside)
     asked.check_counts(len(learned.rows), None if labels is None else len(labels))
     trust, least = learned.trust, thresholds_of(learned, labels, asked, classes)

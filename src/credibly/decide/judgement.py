@@ -22,6 +22,7 @@ from credibly.decide.shown import judgement_html
 from credibly.decide.signals import Signals
 from credibly.decide.verdict import Verdict
 from credibly.explore.page import Explorer
+from credibly.io.labels import numbered
 from credibly.plot.one_profile import plot_profile
 from credibly.profile.profile import Profile
 from credibly.types import Labels
@@ -105,7 +106,7 @@ class Judgement:
 
     def accuracy(self, labels: Labels) -> float:
         """Share of the accepted inputs whose class is right; NaN if none is accepted."""
-        truth = check_labels(labels, len(self), self.class_count)
+        truth = check_labels(numbered(labels, self.names), len(self), self.class_count)
         right = (self.predicted == truth)[self.accepted]
         return float(right.double().mean()) if len(right) else float("nan")
 

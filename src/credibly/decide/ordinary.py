@@ -14,7 +14,9 @@ from torch import Tensor
 from credibly._validation import labels as check_labels
 from credibly._validation import plain_tensor, require
 from credibly.decide.examine import variables_of
+from credibly.decide.label_checks import refuse_another_order
 from credibly.errors import CrediblyWarning
+from credibly.io.labels import numbered
 from credibly.io.marks import is_marks, labels_from_marks, read_marks
 from credibly.io.streams import Batch, as_classifier, joined_labels
 from credibly.model.batches import TakesTables
@@ -67,6 +69,7 @@ def read_ordinary(
     remedy = "Pass the inputs themselves: a Judge solves the profiles it needs."
     own = not isinstance(data, Profile)
     require(own, "ordinary", "inputs", f"a {type(data).__name__}", remedy)
+    refuse_another_order(data, labels)
     clf = as_classifier(net)
     if is_marks(labels):
         assert isinstance(labels, str | Path)  # noqa: S101  # just asked
@@ -103,7 +106,7 @@ def _first(
         count += len(variable)
         if count >= MOST:
             break
-    return variables, _labels_of(labels, batches, count)
+    return variables, _labels_of(clf, labels, batches, count)
 
 
 def _marked(
@@ -127,7 +130,7 @@ def _marked(
     return variables, rows
 
 
-def _labels_of(labels: Any, batches: Sequence[Batch], count: int) -> Tensor | None:
+def _labels_of(clf: Classifier, labels: Any, batches: Sequence[Batch], count: int) -> Tensor | None:
     """The classes of the inputs that were read; `count` is how many there were, at least."""
     if labels is None:
         return None
@@ -137,7 +140,7 @@ def _labels_of(labels: Any, batches: Sequence[Batch], count: int) -> Tensor | No
         require(found is not None, "labels", "labels beside the inputs", "inputs alone", remedy)
         labels = found
     _refuse_several(labels)
-    read = min(count, MOST)
+    read, labels = min(count, MOST), numbered(labels, clf.classes)
     if count >= MOST and hasattr(labels, "__len__") and len(labels) > read:
         labels = plain_tensor(labels, "labels")[:read]  # of those that are not read
     return check_labels(labels, read, None)

@@ -103,7 +103,8 @@ class Reasons(Sequence[str]):
 
     def _odd(self, index: int) -> str:
         """What lies outside and raised no alarm, since ordinary inputs do that, too."""
-        outside = self._outside(index)
+        beyond = "range" in self.signals and float(self.signals["range"][index]) > 0
+        outside = self._outside(index) if beyond else ""
         return f"{outside}, which alone is too common for an alarm" if outside else ""
 
     def select(self, rows: Tensor) -> Self:

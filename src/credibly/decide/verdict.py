@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class Verdict(Enum):
-    """What to make of a prediction.
+class Verdict(StrEnum):
+    """What to make of a prediction; equal to its name, `Verdict.TRUST == "trust"`.
 
     Example:
         >>> import credibly as cr
@@ -19,9 +19,6 @@ class Verdict(Enum):
     OUTLIER = "outlier"
     TAMPERED = "tampered"
     UNUSABLE = "unusable"
-
-    def __str__(self) -> str:
-        return self.value
 
     @property
     def code(self) -> int:

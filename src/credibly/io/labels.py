@@ -94,6 +94,36 @@ def raw_labels(path: Path, key: str | None) -> NDArray[Any]:
     return values
 
 
+def numbered(labels: Any, classes: Sequence[str] | None) -> Any:
+    """Labels that name the classes, as numbers; all others as they are, to be checked.
+
+    Text and truth values are names. Whole numbers are where `read_labels` takes them so.
+    """
+    if classes is None or isinstance(labels, str):
+        return labels
+    try:
+        values = np.asarray(labels)
+    except (TypeError, ValueError, RuntimeError):  # ragged, or on a GPU
+        return labels
+    if values.ndim != 1 or not len(values):
+        return labels
+    if values.dtype.kind in "iu":
+        return _by_numeric_name(values.astype(np.int64), classes)
+    words = [str(value) for value in values.tolist()]
+    unknown = sorted(set(words) - set(classes))
+    if values.dtype.kind not in "bUSO" or (values.dtype.kind == "b" and unknown):
+        return labels
+    require(
+        not unknown,
+        "labels",
+        f"names of classes, {', '.join(classes[:6])}{', ...' if len(classes) > 6 else ''}",
+        ", ".join(map(repr, unknown[:4])),
+        "Check the spelling, or write numbers in the order of the model's outputs.",
+    )
+    numbers = {name: k for k, name in enumerate(classes)}
+    return np.array([numbers[word] for word in words])
+
+
 def _read_array(path: Path, key: str | None) -> NDArray[Any]:
     file = ArrayFile(path)
     headers = {header.name: header for header in file.headers}
