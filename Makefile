@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+STANDARD := $(VENV)/.standard
 INSTALLED := $(VENV)/.installed
 DEVICE ?= cpu
 
@@ -11,7 +12,7 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | \
 		awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
-demo: $(INSTALLED) ## 1000 images, a page to look at: demo/index.html
+demo: $(STANDARD) ## 1000 images, a page to look at: demo/index.html
 	$(BIN)/credibly demo --out demo
 
 test: lint types web ## everything that is checked
@@ -57,10 +58,15 @@ paper: $(INSTALLED) ## the paper's figures at full scale (needs the data and the
 paper-small: $(INSTALLED) ## the same at a small scale, on the embedded network
 	$(BIN)/python -m experiments.paper --small --out .cache/paper-small
 
+# What the demo needs; tests need three times as much beside.
+$(STANDARD): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[standard]'
+	touch $(STANDARD)
+
 # onnx2torch comes without torchvision, which must match torch to the digit; tests stand in for it.
 # Python compiles what it imports; compiling all that is installed would take another minute.
-$(INSTALLED): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
+$(INSTALLED): $(STANDARD)
 	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/pip install --quiet --no-compile --no-deps onnx2torch
 	touch $(INSTALLED)

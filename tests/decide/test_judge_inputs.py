@@ -165,7 +165,7 @@ def counted(outputs):
 def test_too_few_are_refused_before_the_model_runs(net, labels):
     function, seen = counted(net)
     cases = [
-        ({"ordinary": KNOWN[:98]}, r"`ordinary`.*at least 99.*0\.01.*98.*0\.01 is possible"),
+        ({"ordinary": KNOWN[:98]}, r"`ordinary`.*at least 99.*0\.01.*98.*0\.0102 is possible"),
         ({"ordinary": KNOWN, "false_alarms": 0.001}, r"at least 999.*150"),
         ({"ordinary": KNOWN, "error_rate": 0.05}, r"`labels`.*at least 74.*none"),
         ({"ordinary": KNOWN[:100], "labels": labels[:100], "error_rate": 0.02},
@@ -195,7 +195,7 @@ def test_labels_and_layers_that_do_not_exist_are_refused(net, labels):
         cr.Judge.fit(net, KNOWN, features="head")
     judge = cr.Judge.fit(net, KNOWN, features="2")
     assert judge.examiner.hidden.name == "2"
-    assert "last hidden layer: 2" in judge.summary()
+    assert "features that enter layer '2'" in judge.summary()
     assert "features" not in cr.Judge.fit(net, KNOWN, features=None)(NEW).signals
 
 

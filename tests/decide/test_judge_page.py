@@ -14,7 +14,7 @@ def test_the_example_of_the_page_runs(tmp_path, monkeypatch, capsys):
     (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     exec(compile(code, "judge.md", "exec"), names)  # noqa: S102  # our own page
     said = capsys.readouterr().out
-    assert "passes per ordinary input" in said
+    assert "passes per input (a forward: .33)" in said
     assert said.splitlines()[-1].startswith("outlier: ")
     assert len(names["found"]) == 33
     assert names["judge"].facts.samples == 334

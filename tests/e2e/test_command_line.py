@@ -38,7 +38,7 @@ def test_the_demo_begins_with_verdicts(demo):
     for word in ("ordinary", "inverted", "attacked", "tampered", "energy"):
         assert word in page
         assert word in said
-    assert "passes per ordinary input" in said
+    assert "passes per input (a forward: .33)" in said
 
 
 def test_the_demo_page_stands_alone_and_shows_every_figure(demo):

@@ -103,7 +103,7 @@ def test_fit_saves_a_judge_and_says_what_it_costs(capsys):
     assert credibly("fit", *KNOWN, "--labels", "label", "--out", "judge") == 0
     said = capsys.readouterr().out
     assert "Judge of 2 classes, fitted on 200 ordinary inputs with labels" in said
-    assert "cost: 0.33 passes per ordinary input (profile: never)" in said
+    assert "cost: 0.33 passes per input (a forward: .33); profile: never" in said
     assert "ordinary inputs called trust: 100.0% right" in said
     assert "saved in judge; use it with `credibly judge" in said
     loaded = cr.load_classifier("model.py:Slow", classes=["no", "yes"], dtype=torch.float64)
@@ -299,9 +299,12 @@ def test_a_promise_on_errors_by_class_and_other_options(capsys):
     more = ["--gamma", "2", "--features", "none", "--false-alarms", "0.02", "--chunk-size", "32"]
     assert credibly("fit", *KNOWN, "--labels", "label", "--out", "judge", *options, *more) == 0
     said = capsys.readouterr().out
-    assert "false alarms at most 2.00%; at most 20.00% of what is accepted is wrong" in said
-    assert "cost: 0.33 passes per ordinary input (profile: never)" in said
-    assert "gamma 2; last hidden layer: none found" in said
+    assert (
+        "false alarms 2.00% (proved: at most 4.00%); at most 20.00% of what is accepted is wrong"
+        in said
+    )
+    assert "cost: 0.33 passes per input (a forward: .33); profile: never" in said
+    assert "compares: inputs alone; gamma 2" in said
     assert credibly("judge", *NEW, "--judge", "judge", "--out", "v.parquet") == 0
     assert pd.read_parquet("v.parquet")["passes"].max() == pytest.approx(1 / 3)
 

@@ -120,10 +120,11 @@ class Judge(Knowledge):
         )  # fmt: skip
         size = MOST_JUDGED["cpu"] if asked.chunk_size == "auto" else asked.chunk_size
         given = read_ordinary(net, ordinary, labels, size)
-        given = given.accelerated() if fast else given
         asked.check_counts(len(given), None if given.labels is None else len(given))
         with undisturbed(given.variables[0]) as first:
             check_model(first)
+        given = given.accelerated() if fast else given
+        with undisturbed(given.variables[0]) as first:
             examiner = make_examiner(given, asked)
             threads = fitting_threads(first, passes=examiner.passes)
             with ticking(progress, "looking at ordinary inputs") as tick, threads:
@@ -162,19 +163,23 @@ class Judge(Knowledge):
     def summary(self) -> str:
         """What it was fitted with, and what it costs."""
         facts = self.facts
-        promise = f"false alarms at most {facts.false_alarms:.2%}"
+        promise = f"false alarms {facts.false_alarms:.2%} (proved: at most {facts.proved:.2%})"
         if facts.error_rate is not None:
             promise += (
                 f"; at most {facts.error_rate:.2%} of what is accepted is wrong, with confidence "
                 f"{facts.confidence:.0%}"
             )
-        layer = "none found" if self.examiner.hidden is None else self.examiner.hidden.name
+        compared = (
+            "inputs alone"
+            if self.examiner.hidden is None
+            else (f"inputs, and the features that enter layer {self.examiner.hidden.name!r}")
+        )
         lines = [
             f"Judge of {facts.classes} classes, fitted on {facts.samples} ordinary inputs"
             + (" with labels" if facts.labelled else ""),
             f"  promise: {promise}",
-            f"  cost: {facts.cost:.2f} passes per ordinary input (profile: {facts.profile})",
-            f"  gamma {self.examiner.gamma:g}; last hidden layer: {layer}",
+            f"  cost: {facts.cost:.2f} passes per input (a forward: .33); profile: {facts.profile}",
+            f"  compares: {compared}; gamma {self.examiner.gamma:g}",
         ]
         for verdict, right in facts.shares_right.items():
             lines.append(f"  ordinary inputs called {verdict}: {right:.1%} right")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
@@ -56,7 +57,7 @@ class Asked:
             "ordinary",
             f"at least {needed} usable inputs for false alarms of {self.false_alarms:g}",
             f"{inputs}",
-            f"Bring more, or allow more: {1 / (inputs + 1):.2g} is possible with these.",
+            f"Bring more, or allow more: {_rounded_up(1 / (inputs + 1))} is possible with these.",
         )
         if self.error_rate is None:
             return
@@ -69,6 +70,12 @@ class Asked:
             "none" if labels is None else f"{labels}",
             "Label more ordinary inputs, allow a larger error rate, or leave error_rate out.",
         )
+
+
+def _rounded_up(share: float) -> float:
+    """To three digits, so that the rounded rate is allowed as well."""
+    unit = float(10 ** (2 - math.floor(math.log10(share))))
+    return math.ceil(share * unit) / unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +109,11 @@ class Facts:
     model: str
     version: str
     shares_right: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def proved(self) -> float:
+        """What false alarms never exceed, for exchangeable inputs: cross-conformal p-values."""
+        return min(1.0, 2 * self.false_alarms)
 
     def as_json(self) -> dict[str, Any]:
         """What `from_json` reads."""

@@ -23,7 +23,7 @@ TOGETHER = 0.01
 
 _STRANGE = {
     "range": "its values lie outside their range",
-    "features": "the network's features of it are far from those of all ordinary inputs",
+    "features": "what the network makes of it is far from what it makes of ordinary inputs",
     "inputs": "it is far from all ordinary inputs",
     "statistics": "its mean, spread and roughness are unlike those of all ordinary inputs",
     "correlations": "its columns contradict each other, as those of ordinary inputs do not",
@@ -86,8 +86,8 @@ class Reasons(Sequence[str]):
         name = min(known, key=lambda n: max(shares[n], RAREST))
         share = shares[name]
         more = "several things together; above all " if share > TOGETHER else ""
-        rare = f"about {share:.2%}" if share >= RAREST else "fewer than 1 in 10,000"
-        return f"{more}{self._words(name, index)} ({rare} of ordinary inputs)"
+        rare = f"{share:.2%}" if share >= RAREST else f"under {RAREST:.2%}"
+        return f"{more}{self._words(name, index)} (estimated: {rare} of ordinary inputs)"
 
     def _words(self, name: str, index: int) -> str:
         if name.startswith("tampered "):

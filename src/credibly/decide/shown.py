@@ -60,7 +60,9 @@ def _row(found: Judgement, row: int) -> list[str]:
 def judge_html(judge: Judge) -> str:
     """What it was fitted on, what it promises, and what it costs."""
     known = judge.facts
-    promise = f"at most {percent(known.false_alarms)} false alarms"
+    promise = (
+        f"{percent(known.false_alarms)} false alarms (proved: at most {percent(known.proved)})"
+    )
     if known.error_rate is not None:
         promise += (
             f"; at most {percent(known.error_rate)} of the accepted are wrong, "
@@ -72,7 +74,10 @@ def judge_html(judge: Judge) -> str:
         ("fitted on", f"{known.samples} ordinary inputs, {labels}"),
         ("promises", promise),
         ("costs", f"{known.cost:.2f} passes per input (a forward is a third)"),
-        ("last hidden layer", "none found" if hidden is None else hidden.name),
+        (
+            "compares",
+            "inputs" if hidden is None else f"inputs, features that enter {hidden.name!r}",
+        ),
     ]
     if known.left_out:
         pairs.append(("left out", f"{len(known.left_out)} broken or strange inputs"))

@@ -121,10 +121,16 @@ def check_format(path: str | Path, marks: Mapping[str, Any], kind: str, version:
             f"{path}: not a {kind!r} file; its format is {marks.get('format')!r}."
         )
     if str(marks.get("format_version")) != str(version):
+        remedy = "Make the file again." if _is_older(marks, version) else "Install a newer one."
         raise FileFormatError(
             f"{path}: format version {marks.get('format_version')!r}; this credibly reads "
-            f"{version}. Install a newer one."
+            f"{version}. {remedy}"
         )
+
+
+def _is_older(marks: Mapping[str, Any], version: object) -> bool:
+    own, found = str(version), str(marks.get("format_version"))
+    return own.isdecimal() and found.isdecimal() and int(found) < int(own)
 
 
 def save_tensors(

@@ -213,7 +213,7 @@ def _function(model: Any, context: Context) -> nn.Module:
 
 ENCODE = (
     "Fill and encode the columns of categories before the model, fit it on the encoded table, and "
-    "lock them: from_sklearn(model, space=Space(columns=names, locked=[...])). See docs/"
+    "lock them: from_sklearn(model, space=Space(columns=names, locked=[...])). See docs/how-to/"
     "scikit-learn.md, Categories and missing values."
 )
 """What to do about steps that turn categories into numbers."""
