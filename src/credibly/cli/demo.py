@@ -66,8 +66,10 @@ def _run(out: Path, images: int, *, pictures: bool) -> None:
     print_text(judged.judge.summary() + "\n")
     print_table(demo_judge.verdicts_table(judged))
     print_text(
-        f"Of the trusted ordinary images {judged.right:.1%} are right, of all ordinary ones "
-        f"{judged.all_right:.1%}."
+        f"Of the trusted ordinary images {judged.right:.1%} are right, of as many by softmax "
+        f"{judged.softmax_right:.1%}, of all {judged.all_right:.1%}.\n"
+        "'Tampered' is where only the network's confidence is unusual. These attacked images keep "
+        "it ordinary; of what the attack leaves, some are found to be outliers."
     )
     print_text(
         f"\nSolving credibility profiles of {images} Fashion-MNIST test images"

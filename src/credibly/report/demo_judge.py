@@ -40,6 +40,7 @@ class JudgeDemo:
         found: what it says, by kind.
         caught: the share of alarms by kind, for each of `METHODS`, with its interval.
         right: the share of trusted ordinary images whose class is right.
+        softmax_right: the same of as many, those of which softmax is surest.
         all_right: the same of all ordinary images.
         labels: true classes of the images of each kind (n,).
     """
@@ -48,6 +49,7 @@ class JudgeDemo:
     found: dict[str, Judgement]
     caught: dict[str, dict[str, Interval]]
     right: float
+    softmax_right: float
     all_right: float
     labels: Tensor
 
@@ -83,8 +85,11 @@ def judge_images(sample: Sample) -> JudgeDemo:
         kind: {name: share_with_interval(alarms[name][kind]) for name in METHODS} for kind in kinds
     }
     labels, ordinary = sample.labels[new], found["ordinary"]
-    all_right = float((ordinary.predicted == labels).double().mean())
-    return JudgeDemo(judge, found, caught, ordinary.accuracy(labels), all_right, labels)
+    right = (ordinary.predicted == labels).double()
+    surest = MaxSoftmax()(clf, kinds["ordinary"]).argsort(descending=True)
+    by_softmax = right[surest[: int(ordinary.accepted.sum())]]
+    shares = (ordinary.accuracy(labels), float(by_softmax.mean()), float(right.mean()))
+    return JudgeDemo(judge, found, caught, *shares, labels)
 
 
 def kinds_of(clf: Classifier, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
