@@ -213,7 +213,54 @@ def test_what_cannot_be_copied_stays(clf):
     assert "only plain inputs of an nn.Module" in found.notes[0]
 
 
-@pytest.mark.parametrize("x", [None, [[1.0] * 4], torch.zeros(0, 4)])
-def test_inputs_are_needed(x):
-    with pytest.raises(cr.errors.InvalidArgumentError, match=r"`x`.*ordinary inputs"):
+@pytest.mark.parametrize(
+    ("x", "words"),
+    [
+        (None, "a tensor or a NumPy array"),
+        ([[1.0] * 4], "a tensor or a NumPy array"),
+        (torch.zeros(0, 4), "at least one sample"),
+        (torch.full((5, 4), torch.nan), "none in 5.*ordinary"),
+        (torch.zeros(5, 4).double(), "precision torch.float32"),
+    ],
+)
+def test_inputs_are_needed(x, words):
+    with pytest.raises(cr.errors.InvalidArgumentError, match=rf"`x`.*{words}"):
         cr.accelerate(cr.Classifier(nn.Linear(4, 3)), x)
+
+
+class Remembers(nn.Module):
+    """A forward that keeps what it computes, and counts its calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm, self.seen = nn.Linear(4, 3), nn.BatchNorm1d(3), []
+
+    def forward(self, x):
+        self.seen.append(self.norm(self.layer(x)))
+        return self.seen[-1]
+
+
+def test_a_forward_that_keeps_what_it_computes_is_not_traced():
+    net = with_statistics(Remembers())
+    found, count = folded(net)
+    assert count == 1
+    assert net.seen == found.seen == []
+
+
+class Penalised(nn.Module):
+    """A forward that reads a number of its norm, which is not there once it is folded."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm = nn.Linear(4, 3), nn.BatchNorm1d(3)
+
+    def forward(self, x):
+        return self.norm(self.layer(x)) / (1 + self.norm.running_var.mean())
+
+
+def test_a_network_that_fails_once_it_is_folded_stays():
+    net, x = with_statistics(Penalised()), torch.randn(9, 4)
+    found = cr.accelerate(cr.Classifier(net), x, draft=False)
+    assert found.net is net
+    assert "nothing done: the faster network fails (AttributeError" in found.notes[0]
+    assert torch.equal(found.losses(x), cr.Classifier(net).losses(x))

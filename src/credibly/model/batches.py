@@ -145,13 +145,15 @@ def check_classifier(clf: object) -> Classifier:
     raise InvalidArgumentError(
         "clf",
         expected="a credibly.Classifier",
-        got=type(clf).__name__,
+        got=f"the class {clf.__name__}" if isinstance(clf, type) else type(clf).__name__,
         remedy=classifier_inside(clf) or "Wrap your model first: credibly.Classifier(net).",
     )
 
 
 def classifier_inside(thing: object) -> str | None:
     """What to pass instead of an object that holds a classifier, or will, if it does."""
+    if isinstance(thing, type):
+        return f"You passed a class; call it, and wrap it: credibly.Classifier({thing.__name__}())."
     if isinstance(getattr(thing, "classifier", None), Classifier):  # of load_classifier
         return "Pass the classifier inside it: model.classifier."
     if type(thing).__name__ == "CredibilityClassifier":
@@ -159,6 +161,17 @@ def classifier_inside(thing: object) -> str | None:
     if hasattr(thing, "fit") and hasattr(thing, "predict"):
         return "Make a twin of a fitted scikit-learn model: credibly.from_sklearn(model)."
     return None
+
+
+def check_ready(clf: Classifier) -> None:
+    """Refuse a model in training mode, and a faster copy of one that has changed; it is cheap."""
+    check_evaluation_mode(clf)
+    if clf.watched is not None and clf.watched.changed:
+        raise ModelError(
+            "the weights of the network have changed, or were moved, since `accelerate` made a "
+            "faster copy of it, which would answer for the old ones",
+            remedy="Make another: credibly.accelerate(Classifier(net), x); fit a Judge again.",
+        )
 
 
 def check_evaluation_mode(clf: Classifier) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from difflib import get_close_matches
-from os import PathLike
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -15,8 +14,10 @@ from torch import Tensor, nn
 from credibly._validation import choice, require
 from credibly.errors import InvalidArgumentError, ModelError
 from credibly.model.losses import Loss, resolve_loss
+from credibly.model.no_models import check_callables, not_a_tensor
 from credibly.model.recorded import Recorder
 from credibly.model.space import Space
+from credibly.model.watched import Watched
 from credibly.types import Model
 
 Outputs = Literal["logits", "probabilities"]
@@ -73,7 +74,7 @@ class Classifier:
         pick: Callable[[Any], Tensor] | None = None,
     ) -> None:
         self.net: Model = net.module() if isinstance(net, torch.export.ExportedProgram) else net
-        _check_callables(self.net, preprocess, pick)
+        check_callables(self.net, preprocess, pick)
         choice("outputs", outputs, get_args(Outputs), "Log-probabilities are logits.")
         self.preprocess, self.pick = preprocess, pick
         self.classes = _class_names(classes)
@@ -85,6 +86,7 @@ class Classifier:
         self.original: Model = self.net  # by which it is known; `accelerate` changes only `net`
         self.draft: Model | None = None  # a cheaper network for steps that need not be exact
         self.recorder: Recorder | None = None  # of decision-grade solves, on a GPU
+        self.watched: Watched | None = None  # the weights that faster copies were made of
         self.notes: tuple[str, ...] = ()  # what `accelerate` did, and what it did not
 
     def logits(self, x: Tensor) -> Tensor:
@@ -155,7 +157,7 @@ class Classifier:
     def one_row_per_sample(self, outputs: object, count: int) -> Tensor:
         """Outputs as (n, m), or an error that says what the model returned instead."""
         if not isinstance(outputs, Tensor):
-            raise _not_a_tensor(outputs)
+            raise not_a_tensor(outputs)
         if not outputs.is_floating_point():
             raise ModelError(
                 f"the model returned numbers of type {outputs.dtype}, which have no derivative",
@@ -174,7 +176,8 @@ class Classifier:
     def with_net(self, net: Model) -> Classifier:
         """The same question about another callable."""
         other = copy(self)
-        other.net, other.original, other.draft, other.recorder = net, net, None, None
+        other.net, other.original, other.notes = net, net, ()
+        other.draft, other.recorder, other.watched = None, None, None
         return other
 
     def drafted(self) -> Classifier | None:
@@ -192,46 +195,6 @@ class Classifier:
             f"Classifier({name}, loss={self.loss!r}, outputs={self.outputs!r}, "
             f"device={self.device}, dtype={self.dtype})"
         )
-
-
-def _check_callables(net: object, preprocess: object, pick: object) -> None:
-    scaled, picked = "lambda x: (x - mean) / std", "lambda found: found.logits, or found[0]"
-    for argument, value, meaning, remedy in (
-        ("net", net, "from inputs to outputs", _instead_of(net)),
-        ("preprocess", preprocess, "from a batch to a batch", f"Pass a function such as {scaled}."),
-        ("pick", pick, "from what the model returns to its outputs", f"Pass {picked}."),
-    ):
-        good = callable(value) or (value is None and argument != "net")
-        require(good, argument, f"a callable {meaning}", type(value).__name__, remedy)
-
-
-def _instead_of(net: object) -> str:
-    """What to pass instead of something that cannot be called."""
-    if isinstance(net, Mapping) and any(isinstance(value, Tensor) for value in net.values()):
-        return "Load these weights into your module first, net.load_state_dict(...), and pass net."
-    if isinstance(net, str | PathLike):
-        return "Load it first: credibly.load_classifier(...), or your own torch code."
-    if hasattr(net, "fit") and hasattr(net, "predict"):
-        return "Make a twin of a fitted scikit-learn model: credibly.from_sklearn(model)."
-    return "Pass an nn.Module, a function or a torch.export program."
-
-
-def _not_a_tensor(outputs: object) -> ModelError:
-    """The error for a model that returns something else, and how to pick the logits out."""
-    problem = f"the model returned a {type(outputs).__name__}, expected a tensor of outputs (n, m)"
-    if isinstance(outputs, np.ndarray):
-        return ModelError(
-            problem,
-            remedy="A model must stay in torch to be differentiated: leave out .detach() and "
-            ".numpy(). Make a twin of a fitted scikit-learn model: credibly.from_sklearn(model).",
-        )
-    picked = "found.logits" if hasattr(outputs, "logits") else "found[0]"
-    if isinstance(outputs, Mapping) and outputs:
-        problem += f"; its keys are {', '.join(map(repr, list(outputs)[:8]))}"
-        matrices = [key for key, value in outputs.items() if getattr(value, "ndim", 0) == 2]
-        picked = f"found[{'logits' if 'logits' in outputs else [*matrices, *outputs][0]!r}]"
-    remedy = f"Pick the logits out: Classifier(net, pick=lambda found: {picked})."
-    return ModelError(problem, remedy=remedy)
 
 
 def _checked_space(space: Space | None) -> Space | None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from credibly.errors import ModelError
+from credibly.model.batches import check_ready
 from credibly.model.classifier import Classifier
 from credibly.model.generators import CUDNN, FAST_PATH, FUSED_ATTENTION, kept_generators
 from credibly.model.variable import Variable
@@ -59,8 +60,10 @@ def twice_differentiable(model: LossFunction) -> Iterator[None]:
 def undisturbed(variable: AnyVariable) -> Iterator[AnyVariable]:
     """Leave the random generators as they are, and give a variable that autograd accepts.
 
-    Autocast is off inside: the rounding of half precision hides the trade-off.
+    Autocast is off inside: the rounding of half precision hides the trade-off. A model that is not
+    ready is refused before it runs: every call begins here.
     """
+    check_ready(variable.clf)
     start = variable.start
     with kept_generators(start.device), in_full(start.device):
         yield trackable(variable)

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from credibly._validation import require
-from credibly.model.batches import check_classifier
+from credibly.model.batches import check_batch, check_classifier
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import logits_only, losses_and_pull, undisturbed
 from credibly.model.folding import FUSE, folded
 from credibly.model.recorded import COMPILED_SIZES, SIZES, Recorder
 from credibly.model.threads import seconds_of
 from credibly.model.variable import Inputs
+from credibly.model.watched import Watched
 from credibly.types import Model, finite_rows
 
 SAMPLE = 64
@@ -70,6 +71,8 @@ def accelerate(
     On a GPU the whole of a decision-grade descent is recorded as a CUDA graph when a size of batch
     comes for the second time, and replayed from then on: one launch for all its kernels.
 
+    The copy keeps the weights of now. Once those of your network change, it refuses to answer.
+
     Args:
         clf: a classifier whose `net` is a module; others are returned as they are.
         x: a few ordinary inputs, to compare both networks on; at most 64 are used.
@@ -87,27 +90,40 @@ def accelerate(
     clf = check_classifier(clf)
     if not isinstance(clf.net, nn.Module) or clf.space is not None or clf.module is not None:
         return _noted(clf, clf.net, ("nothing done: only plain inputs of an nn.Module",))
-    require(
-        isinstance(x, Tensor) and len(x) > 0,
-        "x",
-        "a tensor of ordinary inputs",
-        type(x).__name__ if not isinstance(x, Tensor) else "no inputs",
-        "Pass a batch as the model takes it.",
-    )
-    some = x[finite_rows(x)][:SAMPLE]
+    given = check_batch(clf, x, "x")
+    some = given[finite_rows(given)][:SAMPLE]
+    remedy = "Pass a few ordinary inputs."
+    require(len(some) > 0, "x", "an input without NaN or infinity", f"none in {len(given)}", remedy)
     with undisturbed(Inputs(clf, some)) as variable:
-        net, words = _faster(clf.net)
-        before, after = (
-            logits_only(one, some).double()
-            for one in (variable, Inputs(clf.with_net(net), variable.start))
-        )
-        error = _relative(before, after)
-        if not error <= _rounding(some):
-            words = (f"nothing done: the faster network differs by {error:.1g} of the logits",)
-            net = clf.net
-        fast = _noted(clf, net, words)
+        before = logits_only(variable, variable.start).double()
+        fast = _noted(clf, *_tried(clf, clf.net, variable.start, before))
         fast = _with_draft(fast, variable.start, before) if draft else fast
-        return _with_recorder(fast, compiled=compiled) if variable.start.is_cuda else fast
+        fast = _with_recorder(fast, compiled=compiled) if variable.start.is_cuda else fast
+    return _watching(fast)
+
+
+def _tried(
+    clf: Classifier, net: nn.Module, x: Tensor, logits: Tensor
+) -> tuple[nn.Module, tuple[str, ...]]:
+    """A faster network, or the same one if it fails or gives other logits; and what was done."""
+    found, words = _faster(net)
+    try:
+        after = logits_only(Inputs(clf.with_net(found), x), x).double()
+    except Exception as error:  # noqa: BLE001  # such as a forward that reads what was folded
+        why = f"the faster network fails ({type(error).__name__}: {error})"
+        return net, (f"nothing done: {why}",)
+    gap = _relative(logits, after)
+    if not gap <= _rounding(x):
+        return net, (f"nothing done: the faster network differs by {gap:.1g} of the logits",)
+    return found, words
+
+
+def _watching(clf: Classifier) -> Classifier:
+    """The classifier, which refuses to answer once the weights that it copied have changed."""
+    copied = clf.net is not clf.original or clf.draft is not None or clf.recorder is not None
+    if copied and isinstance(clf.original, nn.Module):
+        clf.watched = Watched(clf.original)
+    return clf
 
 
 def _with_recorder(clf: Classifier, *, compiled: bool) -> Classifier:

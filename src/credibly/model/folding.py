@@ -28,7 +28,8 @@ def folded(net: nn.Module) -> tuple[nn.Module, int]:
 
     A network that torch.fx cannot follow is copied as it is.
     """
-    pairs = list(_pairs(net))
+    # a forward that keeps what it computes would be left with what torch.fx runs it on
+    pairs = list(_pairs(deepcopy(net)))
     copy = deepcopy(net).requires_grad_(False)
     for layer, norm in pairs:
         kept = copy.get_submodule(layer)
