@@ -149,7 +149,7 @@ CALLS = {
     "bounds": lambda device: profile_of(device, bounds=(-9.0, 9.0)).perturbed,
     "most probable classes": lambda device: profile_of(device, top=2).credibility,
     "their ranking": lambda device: profile_of(device, top=2).ranking(),
-    "their predictions": lambda device: profile_of(device, top=2, effort="decide").predicted,
+    "their predictions": lambda device: profile_of(device, 16, top=2, effort="decide").predicted,
     "their gamma": lambda device: torch.tensor(
         cr.auto_gamma(smooth(device), inputs(device), top=2), device="cpu"
     ),

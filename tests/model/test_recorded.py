@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 from torch import nn
 
 import credibly as cr
-from credibly.model.recorded import COMPILED_SIZES, KEPT, SIZES, Recorder, padded_to, pieces
+from credibly.model.memory import in_chunks
+from credibly.model.recorded import (
+    COMPILED_SIZES,
+    KEPT,
+    NOTED,
+    REMEMBERED,
+    SIZES,
+    Recorder,
+    padded_to,
+    pieces,
+)
 from tests.reference import models
 
 
@@ -162,10 +172,93 @@ def test_networks_run_as_the_recorder_gives_them():
     x = torch.randn(4, 3, generator=models.generator(3))
     for _ in range(2):
         cr.credibility(clf, x, gamma=5.0, solver=cr.solvers.FixedDescent(radius=0.5))
-    assert seen == [4] * 9  # the passes of the recording, none of the first run
+    assert seen == [4] * 18  # those of the recording and of its trial, none of the first run
 
 
 def test_another_network_has_no_recordings_of_this_one():
     clf = cr.Classifier(nn.Linear(2, 2))
     clf.recorder = Recorder(record=Tape())
     assert clf.with_net(nn.Linear(2, 2)).recorder is None
+
+
+DESCENT = cr.solvers.FixedDescent(radius=0.5)
+
+
+def stale(work, given):
+    """A recording on another stream than its inputs are copied on: it gives what it was made of."""
+    found = work(given)
+    return lambda _: found
+
+
+def test_a_recording_that_replays_stale_numbers_is_not_trusted():
+    recorder = Recorder(sizes=(4,), record=stale)
+    work = lambda given, _: (given[0] * 2, given[0].sum(1))  # noqa: E731
+    for seed in range(4):
+        x = torch.randn(4, 3, generator=models.generator(seed))
+        double, total = recorder.run("key", work, (x,))
+        assert torch.equal(double, 2 * x)
+        assert torch.equal(total, x.sum(1))
+    assert recorder.failures == ["RuntimeError: a replay gave other numbers than the work itself"]
+
+
+@pytest.mark.parametrize("value", [0.0, torch.nan, torch.inf])
+def test_numbers_that_are_the_same_are_trusted_whatever_they_are(value):
+    tape = Tape()
+    recorder = Recorder(sizes=(2,), record=tape)
+    for _ in range(2):
+        recorder.run("key", lambda given, _: (given[0] * 0 + value,), (torch.ones(2, 3),))
+    assert recorder.failures == []
+    assert tape.played == [2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "made"),
+    [
+        ({"effort": "decide"}, 0),  # the radius is that of the inputs
+        ({"solver": DESCENT}, 1),
+        ({"solver": DESCENT, "gamma": "auto"}, 0),
+        ({"solver": cr.solvers.LBFGS(steps=2), "gamma": "auto"}, 0),
+    ],
+)
+def test_what_is_found_from_the_inputs_is_not_recorded(changes, made):
+    clf, tape = cr.Classifier(models.smooth_network()), Tape()
+    clf.recorder = Recorder(sizes=(16,), record=tape)
+    for _ in range(3):
+        cr.credibility(clf, models.inputs(16), **{"gamma": 30.0, **changes})
+    assert len(tape.made) == made
+
+
+def test_what_is_kept_is_bounded():
+    def refuse(*_):
+        raise RuntimeError(f"reason {len(recorder._made)} {sum(seen)}")
+
+    seen = []
+    recorder = Recorder(sizes=(1,), record=refuse)
+    x = torch.zeros(1, 1)
+    for key in range(REMEMBERED + 50):
+        for _ in range(2):
+            seen.append(key)
+            recorder.run(key, lambda given, _: given, (x,))
+    assert len(recorder._met) == REMEMBERED
+    assert len(recorder._made) == KEPT
+    assert len(recorder.failures) == NOTED
+    assert str(sum(seen)) in recorder.failures[-1]
+
+
+def test_recordings_are_dropped_where_memory_runs_out():
+    tape = Tape()
+    recorder = Recorder(sizes=(4,), record=tape)
+    double = lambda given, _: (2 * given[0],)  # noqa: E731
+    ask = lambda: recorder.run("key", double, (torch.ones(4, 1),))  # noqa: E731
+    ask(), ask()
+    kept = []
+
+    def work(rows):
+        kept.append(len(recorder._made))
+        if rows.stop - rows.start > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    list(in_chunks(4, 4, work))
+    assert kept == [1, 0, 0]
+    assert torch.equal(ask()[0], 2 * torch.ones(4, 1))
+    assert tape.made == [4, 4]

@@ -56,7 +56,8 @@ def test_a_profile_is_that_of_the_explicit_model(settings, top):
 
 
 def test_to_decide_the_radius_is_found_for_the_joined_problem():
-    found = cr.credibility(CLF, X, gamma=GAMMA, top=3, effort="decide")
+    with pytest.warns(cr.errors.CrediblyWarning, match="found from"):  # few inputs
+        found = cr.credibility(CLF, X, gamma=GAMMA, top=3, effort="decide")
     solved = cr.credibility(CLF, X, gamma=GAMMA, top=3, solver=cr.solvers.LBFGS(steps=16))
     radius = float(solved.risk.sqrt().median())
     assert f"radius={radius:.3g}" in found.settings.solver

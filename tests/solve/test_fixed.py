@@ -61,7 +61,7 @@ def test_a_decision_takes_nine_passes_and_says_so():
 
 def test_its_numbers_are_those_of_the_point_it_returns():
     profile = cr.credibility(
-        cr.Classifier(models.smooth_network()), models.inputs(6), gamma=GAMMA, effort="decide"
+        cr.Classifier(models.smooth_network()), models.inputs(16), gamma=GAMMA, effort="decide"
     )
     clf = cr.Classifier(models.smooth_network())
     torch.testing.assert_close(-profile.credibility, clf.losses(profile.perturbed))
@@ -105,6 +105,26 @@ def test_chunks_and_bounds_are_kept():
     whole, parts = (cr.credibility(clf, x, chunk_size=size, **settings) for size in (7, 2))
     torch.testing.assert_close(whole.perturbed, parts.perturbed)
     assert float(whole.perturbed.abs().max()) <= 1.0
+
+
+def test_a_radius_of_few_inputs_is_said_with_what_to_do():
+    clf, x = cr.Classifier(models.smooth_network()), models.inputs(20)
+    x[4:] = torch.nan  # these tell nothing
+    with pytest.warns(
+        cr.errors.CrediblyWarning, match=r"found from 4 inputs.*FixedDescent\(radius"
+    ):
+        cr.credibility(clf, x, gamma=GAMMA, effort="decide")
+    cr.credibility(clf, x, gamma=GAMMA, solver=cr.solvers.FixedDescent(radius=0.5))  # no warning
+
+
+def test_the_search_for_the_radius_keeps_the_size_of_chunks():
+    sizes, net = [], models.smooth_network()
+    clf = cr.Classifier(lambda x: sizes.append(len(x)) or net(x))
+    x = models.inputs(30)
+    found = cr.credibility(clf, x, gamma=GAMMA, effort="decide", chunk_size=3)
+    assert max(sizes) == 3
+    whole = cr.credibility(clf, x, gamma=GAMMA, effort="decide")
+    torch.testing.assert_close(found.credibility, whole.credibility)
 
 
 def test_rules_refuse_profiles_of_another_effort():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,8 +47,8 @@ class PackedModel:
         if loaded is not None and loaded.origin is not None:
             spec, wanted = loaded.origin
             return PackedModel(spec, wanted, loaded.parts, None)
-        plain = clf if clf.net is clf.original else clf.with_net(clf.original)
-        return PackedModel(None, None, (), plain)
+        # recordings, and copies in half precision, belong to the device of this process
+        return PackedModel(None, None, (), clf.with_net(clf.original))
 
     def open(self, device: str | None) -> LoadedClassifier | Classifier:
         """Load it, and move it to a device where one is given."""
@@ -82,8 +81,7 @@ def moved(clf: Classifier, device: str | None) -> Classifier:
             f"the model cannot be moved to {device}: {reason}",
             remedy="Ask for no GPU per worker, or for workers on machines with one.",
         ) from error
-    other = copy(clf)
-    other.net = other.original = net
+    other = clf.with_net(net)
     other.device = torch.device(device)
     return other
 

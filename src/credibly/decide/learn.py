@@ -36,9 +36,9 @@ from credibly.errors import CrediblyWarning, InvalidArgumentError
 from credibly.model.classifier import Classifier
 from credibly.model.features import LastHidden
 from credibly.model.losses import CrossEntropy
-from credibly.model.memory import MOST_JUDGED, resolve_size
+from credibly.model.memory import MOST_JUDGED, in_chunks, resolve_size
 from credibly.model.variable import Variable
-from credibly.problem.weights import auto_gamma
+from credibly.problem.weights import found_gamma
 from credibly.profile.decision import usual_radius
 from credibly.solve.fixed import FixedDescent
 from credibly.solve.loop import Tick
@@ -61,8 +61,9 @@ def make_examiner(ordinary: Ordinary, asked: Asked) -> Examiner:
     top, gamma = TOP if many else None, asked.gamma
     asked_over = [over_top(variable, top) for variable in some]
     if gamma == "auto":
-        gamma = median(auto_gamma(variable, sample=few) for variable in asked_over)
-    radii = [usual_radius(problem_of(v, gamma), sample=few) for v in asked_over]
+        gamma = median(found_gamma(v, sample=few, chunk_size=len(v)) for v in asked_over)
+    problems = [problem_of(variable, gamma) for variable in asked_over]
+    radii = [usual_radius(p, sample=few, chunk_size=len(p)) for p in problems]
     descent, hidden = FixedDescent(radius=median(radii)), _hidden(clf, some[0], asked)
     size = resolve_size(asked.chunk_size, some[0], MOST_JUDGED)
     return Examiner(clf, float(gamma), descent, hidden, top, size, asked.views)
@@ -74,6 +75,10 @@ def _hidden(clf: Classifier, variable: Variable, asked: Asked) -> LastHidden | N
     if asked.features == "auto":
         return LastHidden.find(variable)
     return LastHidden.of(clf, asked.features)
+
+
+FEWEST_SHARED = 10
+"""Ordinary inputs of a verdict below which the share of right ones says nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +113,9 @@ def learn(examiner: Examiner, ordinary: Ordinary, asked: Asked, tick: Tick | Non
     """Look at the ordinary inputs, and set aside those that are not ordinary at all."""
     seen, signals, passes = [], [], []
     for number, variable in enumerate(ordinary.variables):
-        seen.append(examiner.glance(variable))
+        look = lambda rows, part=variable: examiner.glance(part.select(rows))  # noqa: E731
+        size = len(variable)
+        seen.append(Glance.concatenate(list(in_chunks(size, size, look))))
         told = of_logits(seen[-1])
         cost = torch.zeros_like(told["confidence"])
         if asked.profile != "never":
@@ -244,11 +251,11 @@ def _by_class(samples: Sequence[tuple[Tensor, Tensor]], asked: Asked) -> Tensor:
 
 
 def shares_right(codes: Tensor, right: Tensor) -> dict[str, float]:
-    """How many of the ordinary inputs of each verdict are right."""
+    """The share of right ones among the ordinary inputs of each verdict, if there are enough."""
     found = {}
     for verdict in Verdict:
         rows = codes == verdict.code
-        if bool(rows.any()):
+        if int(rows.sum()) >= FEWEST_SHARED:
             found[verdict.value] = float(right[rows].double().mean())
     return found
 

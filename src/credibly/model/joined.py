@@ -13,6 +13,7 @@ from credibly._validation import require
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only, ordinary
 from credibly.model.losses import CrossEntropy, Loss
+from credibly.model.memory import in_chunks
 from credibly.model.variable import Moves, Variable
 from credibly.types import Bounds, Limits, finite_rows
 
@@ -132,15 +133,19 @@ def keep_top(variable: Variable, top: int, *, chunk_size: int = 128) -> Joined:
     require(variable.kept_classes is None, "top", "a variable of all classes", got, remedy)
     start, usable = variable.start, finite_rows(variable.start).nonzero().squeeze(1)
     kept = torch.full((len(start), count), UNKNOWN, dtype=torch.long, device=start.device)
-    total = 0
     # if no row is finite, zeros still tell how many classes there are
-    for rows in torch.split(usable if len(usable) else torch.zeros_like(kept[:1, 0]), chunk_size):
+    chosen = usable if len(usable) else torch.zeros_like(kept[:1, 0])
+
+    def look(places: slice) -> int:
+        rows = chosen[places]
         losses = losses_only(variable.select(rows), start[rows].nan_to_num(0.0, 0.0, 0.0))
-        total = losses.shape[1]
-        _check_fewer(count, total)
+        _check_fewer(count, losses.shape[1])
         known = finite_rows(start[rows]) & ~losses.isnan().any(1)
         best = losses.sort(dim=1, stable=True).indices[:, :count]
         kept[rows] = best.where(known[:, None], UNKNOWN)
+        return losses.shape[1]
+
+    total = max(in_chunks(len(chosen), chunk_size, look))
     return Joined.of(variable, kept, total)
 
 

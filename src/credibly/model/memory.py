@@ -14,6 +14,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from credibly._validation import chunk_size as check_chunk_size
 from credibly.model.derivatives import losses_and_pull
+from credibly.model.recorded import forget_recordings
 from credibly.model.variable import Variable
 from credibly.types import finite_rows
 
@@ -119,6 +120,9 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def _give_back() -> Any:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()  # recordings of other threads may still run
+    forget_recordings()
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

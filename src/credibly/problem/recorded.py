@@ -51,12 +51,16 @@ def without_samples(problem: FitRiskProblem) -> FitRiskProblem:
 
 
 def key_of(problem: FitRiskProblem) -> tuple[Any, ...]:
-    """All that a pass depends on but the samples; the model is that of the recorder."""
-    x, kept = problem.x0, problem.variable.kept_classes
+    """All that a pass depends on but the samples.
+
+    Objects count by identity: a recording keeps its own, so no other one gets their place.
+    """
+    x, kept, clf = problem.x0, problem.variable.kept_classes, problem.variable.clf
     cudnn, exact = torch.backends.cudnn, torch.are_deterministic_algorithms_enabled()
     return (
         tuple(problem.weights.tolist()), x.shape[1:], x.dtype, x.device,
-        None if kept is None else kept.shape[1],
+        None if kept is None else kept.shape[1], clf.outputs, clf.unpack,
+        *map(id, (clf.net, clf.draft, clf.loss, clf.preprocess, clf.pick)),
         cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, cudnn.benchmark, exact,
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Literal
 
 import torch
@@ -17,12 +18,14 @@ from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import loss_jacobian, losses_only, sketched_trace, undisturbed
 from credibly.model.joined import check_top, keep_top
+from credibly.model.memory import in_chunks
 from credibly.model.structure import Nested
 from credibly.model.variable import Variable
 from credibly.types import CPU, Array, finite_rows
 
 EXACT_CLASSES = 32  # up to which the automatic gamma uses the whole Jacobian, not a sketch
 PROBES = 16  # random signs of the sketch; their seed is fixed
+SAMPLE = 64  # inputs at most that the automatic gamma is found from
 LOOKED_AT = 64  # samples at most, before weights are refused as too small
 ROOM = 4  # times the objective must be finite: a solver computes with it
 DIGITS = 4  # of the automatic gamma, so that the printed number is the number used
@@ -33,6 +36,7 @@ def resolve_weights(
     *,
     gamma: float | Literal["auto"] | None,
     weights: Array | Sequence[float] | None,
+    chunk_size: int = SAMPLE,
 ) -> Tensor:
     """The weights w (K,) in the precision and on the device of what moves."""
     require(
@@ -53,7 +57,8 @@ def resolve_weights(
     if weights is not None:  # detached: a profile is attached by attached_credibility
         w, name = as_numbers(weights, "weights", x0).detach(), "weights"
     else:
-        number = _auto(variable) if _is_auto(gamma) else positive_gamma(gamma)
+        found = partial(found_gamma, variable, chunk_size=min(chunk_size, SAMPLE))
+        number = found() if _is_auto(gamma) else positive_gamma(gamma)
         w, name = losses.new_full(losses.shape, number, dtype=torch.float64).to(x0), "gamma"
     return _checked(w, name, losses, lambda: _some_losses(variable))
 
@@ -83,8 +88,8 @@ def auto_gamma(
     x: Nested = None,
     *,
     kappa: float = 1.0,
-    sample: int = 64,
-    chunk_size: int = 64,
+    sample: int = SAMPLE,
+    chunk_size: int = SAMPLE,
     top: int | None = None,
 ) -> float:
     """Gamma from the model alone: kappa times the median of tr(A A^T) / K, to four digits.
@@ -111,17 +116,18 @@ def auto_gamma(
         if top is not None:
             check_top(top, variable.loss)
         check_model(variable)
-        return _auto(variable, kappa=kappa, sample=sample, chunk_size=chunk_size, top=top)
+        return found_gamma(variable, kappa=kappa, sample=sample, chunk_size=chunk_size, top=top)
 
 
-def _auto(
+def found_gamma(
     variable: Variable,
     *,
     kappa: float = 1.0,
-    sample: int = 64,
-    chunk_size: int = 64,
+    sample: int = SAMPLE,
+    chunk_size: int = SAMPLE,
     top: int | None = None,
 ) -> float:
+    """`auto_gamma` for a model that was checked before."""
     kappa = check.positive("kappa", kappa)
     for name, count in (("sample", sample), ("chunk_size", chunk_size)):
         check.whole(name, count, remedy="64 is enough.")
@@ -136,10 +142,13 @@ def _auto(
     )
     few = min(sample, len(usable))
     rows = torch.linspace(0, len(usable) - 1, few, dtype=torch.float64, device=x0.device)
-    parts = torch.split(usable[rows.round().long()], chunk_size)
-    chosen = (variable.select(part) for part in parts)
-    asked = chosen if top is None else (keep_top(part, top) for part in chosen)
-    energies = torch.cat([_mean_energy(part) for part in asked])
+    chosen = usable[rows.round().long()]
+
+    def energies_of(places: slice) -> Tensor:
+        part = variable.select(chosen[places])
+        return _mean_energy(part if top is None else keep_top(part, top))
+
+    energies = torch.cat(list(in_chunks(few, chunk_size, energies_of)))
     finite = energies[torch.isfinite(energies)].double()
     median = float(finite.quantile(0.5)) if len(finite) else math.nan
     require(

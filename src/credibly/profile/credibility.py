@@ -26,7 +26,7 @@ from credibly.problem.rows import spread
 from credibly.problem.weights import resolve_weights
 from credibly.profile.arguments import check_bounds, check_solver, ticking
 from credibly.profile.certificate import Certificate, certificate_of, explained
-from credibly.profile.decision import decision_profile, usual_radius
+from credibly.profile.decision import SAMPLE, decision_profile, usual_radius, warn_of_few
 from credibly.profile.profile import Profile, Settings
 from credibly.solve.base import Solver
 from credibly.solve.fixed import FixedDescent
@@ -68,10 +68,12 @@ def credibility(
         weights: K numbers instead, one per class; see also `prior_weights`.
         effort: 'solve' comes near the minimum, for certificates and theory: about 100 passes.
             'decide' is good enough for scores and verdicts: nine passes of a descent of fixed
-            length (`FixedDescent`), whose radius is found from these inputs and recorded. Rules
+            length (`FixedDescent`), whose radius is found from these inputs and recorded. To find
+            it takes some 19 passes for each of at most 64 inputs, which `passes` leaves out. Rules
             refuse profiles of another effort than theirs.
         solver: by default `Hybrid()` or, for effort='decide', `FixedDescent`, both chosen by
-            measurement; see docs/explanation/solvers.md. Pass a `FixedDescent` to fix its radius.
+            measurement; see docs/explanation/solvers.md. Pass a `FixedDescent` to fix its radius:
+            else profiles of an input depend on those beside it, and few inputs give a warning.
         bounds: smallest and largest value a feature may take, such as (0.0, 1.0) for pixels. None,
             as in the paper, leaves x+ free.
         top: with many classes, ask about the m most probable ones of each sample, and about all
@@ -111,16 +113,34 @@ def credibility(
         check_model(variable)
         size = resolve_size(chunk_size, variable)
         asked = variable if top is None else keep_top(variable, top, chunk_size=size)
-        w = resolve_weights(asked, gamma=gamma, weights=weights)
+        w = resolve_weights(asked, gamma=gamma, weights=weights, chunk_size=size)
         passes = 10.0 if effort == "decide" or fixed else 100.0
         threads = fitting_threads(asked, passes=passes)
         with ticking(progress) as tick, threads:
             problem = FitRiskProblem(asked, w, asked.limits(bounds))
             if fixed is not None or (effort == "decide" and solver is None):
-                descent = fixed or FixedDescent(radius=usual_radius(problem))
-                settings = settings_of(problem, repr(descent), bounds)
-                return decision_profile(problem, descent, settings, chunk_size=size)
-            return solved_profile(problem, method, chunk_size=size, tick=tick, bounds=bounds)
+                return _decided(problem, fixed, size, bounds, recorded=gamma != "auto")
+            return solved_profile(
+                problem, method, chunk_size=size, tick=tick, bounds=bounds, recorded=gamma != "auto"
+            )
+
+
+def _decided(
+    problem: FitRiskProblem,
+    fixed: FixedDescent | None,
+    size: int,
+    bounds: Bounds | None,
+    *,
+    recorded: bool,
+) -> Profile:
+    """The profile by a descent of fixed length; its radius is found from the inputs if need be."""
+    if fixed is None:
+        warn_of_few(problem)
+    radius = usual_radius(problem, chunk_size=min(size, SAMPLE)) if fixed is None else fixed.radius
+    descent = fixed or FixedDescent(radius=radius)
+    settings = settings_of(problem, repr(descent), bounds)
+    again = recorded and fixed is not None
+    return decision_profile(problem, descent, settings, chunk_size=size, recorded=again)
 
 
 def solved_profile(
@@ -131,9 +151,14 @@ def solved_profile(
     tick: Tick | None = None,
     start: Tensor | None = None,
     bounds: Bounds | None = None,
+    recorded: bool = True,
 ) -> Profile:
-    """Solve from x0 or from `start`, and collect the results."""
-    solution = solve(with_recording(problem), solver, chunk_size=chunk_size, tick=tick, start=start)
+    """Solve from x0 or from `start`, and collect the results.
+
+    For `recorded`, see `decision_profile`.
+    """
+    asked = with_recording(problem) if recorded else problem
+    solution = solve(asked, solver, chunk_size=chunk_size, tick=tick, start=start)
     settings = settings_of(problem, repr(solver), bounds)
     work = lambda rows: _assemble(problem.select(rows), solution.select(rows), settings)  # noqa: E731
     return Profile.concatenate(list(in_chunks(len(problem), chunk_size, work)))

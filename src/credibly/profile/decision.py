@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import warnings
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from credibly.errors import CrediblyWarning
 from credibly.model.derivatives import FORWARD
 from credibly.model.memory import in_chunks
 from credibly.model.recorded import Faster
@@ -24,45 +26,74 @@ from credibly.solve.loop import solve
 from credibly.solve.status import Status
 from credibly.types import Model, finite_rows, norm, per_sample
 
-SAMPLE = 64
-"""Inputs from which the radius is found."""
+Descend = Callable[[FitRiskProblem, FixedDescent], tuple[Point, Point]]
+
+SAMPLE, FEW = 64, 16
+"""Inputs from which the radius is found, and how many of them say little about others."""
 
 RADIUS_SOLVER = LBFGS(steps=16)
 """Its distances are within a few percent of those of a full solve."""
 
 
-def usual_radius(problem: FitRiskProblem, *, sample: int = SAMPLE) -> float:
+def usual_radius(
+    problem: FitRiskProblem, *, sample: int = SAMPLE, chunk_size: int = SAMPLE
+) -> float:
     """The median |x+ - x0| of evenly spaced inputs, to three digits so that it can be typed."""
     usable = finite_rows(problem.x0).nonzero().squeeze(1)
     places = torch.linspace(0, max(len(usable) - 1, 0), min(sample, len(usable)), device="cpu")
     chosen = usable[places.round().long().to(usable.device)]
     part = problem.select(chosen)
-    distance = norm(solve(part, RADIUS_SOLVER, chunk_size=SAMPLE).x - part.x0)
+    distance = norm(solve(part, RADIUS_SOLVER, chunk_size=chunk_size).x - part.x0)
     known = distance[distance.isfinite() & (distance > 0)]
     return float(f"{float(known.median()):.3g}") if len(known) else 1.0
 
 
+def warn_of_few(problem: FitRiskProblem) -> None:
+    """Say so where the radius is that of a few inputs: profiles then depend on which these are."""
+    count = int(finite_rows(problem.x0).sum())
+    if 0 < count < FEW:
+        warnings.warn(
+            f"the length of the steps was found from {count} input{'s' if count > 1 else ''}: each "
+            "profile depends on which these are. To compare profiles of several calls, fix it: "
+            "solver=credibly.solvers.FixedDescent(radius=...), with the radius that "
+            "profile.settings.solver of some hundred ordinary inputs names",
+            CrediblyWarning,
+            stacklevel=4,
+        )
+
+
 def decision_profile(
-    problem: FitRiskProblem, descent: FixedDescent, settings: Settings, *, chunk_size: int
+    problem: FitRiskProblem,
+    descent: FixedDescent,
+    settings: Settings,
+    *,
+    chunk_size: int,
+    recorded: bool = True,
 ) -> Profile:
     """The profile by a descent of fixed length: T + 1 passes per sample and nothing more.
 
     All numbers come from the passes of the descent. The certificate has the objective, the decrease
     and the stationarity at the best point; nothing around it was searched. With a draft, the
     stationarity is as near to the exact one as its gradients are.
+
+    It is `recorded` where the classifier has a recorder: not if gamma or the radius was found from
+    these inputs, since hardly any other batch then asks the same again.
     """
-    work = lambda rows: _decide(problem.select(rows), descent, settings)  # noqa: E731
+    descend = _descend if recorded else _descend_as_it_is
+    work = lambda rows: _decide(problem.select(rows), descent, settings, descend)  # noqa: E731
     return Profile.concatenate(list(in_chunks(len(problem), chunk_size, work)))
 
 
-def _decide(problem: FitRiskProblem, descent: FixedDescent, settings: Settings) -> Profile:
+def _decide(
+    problem: FitRiskProblem, descent: FixedDescent, settings: Settings, descend: Descend
+) -> Profile:
     known = finite_rows(problem.x0)
     everyone = bool(known.all())  # the one look at values: nothing else here waits for a GPU
     placed = _as_it_is if everyone else partial(spread, rows=known)
     clean = problem if everyone else problem.select(known)
     start = best = _nothing(clean)
     if len(clean):
-        start, best = _descend(clean, descent)
+        start, best = descend(clean, descent)
     certificate, variable = _certificate(clean, start, best), problem.variable
     exact = 0.0 if variable.drafted() is None else 2 * FORWARD
     spent = torch.full_like(best.objective, descent.passes + exact, dtype=torch.float64)
@@ -102,11 +133,15 @@ def _descend(problem: FitRiskProblem, descent: FixedDescent) -> tuple[Point, Poi
     recorder, given = problem.variable.clf.recorder, problem.variable.tensors()
     plain = problem.bounds is None or not isinstance(problem.bounds[0], Tensor)
     if recorder is None or given is None or not plain:
-        return _descend_with(problem, descent, problem.variable.clf.draft)
+        return _descend_as_it_is(problem, descent)
     work = partial(_again, without_samples(problem), descent)
     found = recorder.run(_key(problem, descent), work, given)
     half = len(found) // 2
     return Point(*found[:half]), Point(*found[half:])
+
+
+def _descend_as_it_is(problem: FitRiskProblem, descent: FixedDescent) -> tuple[Point, Point]:
+    return _descend_with(problem, descent, problem.variable.clf.draft)
 
 
 def _descend_with(
@@ -129,7 +164,7 @@ def _again(
 
 
 def _key(problem: FitRiskProblem, descent: FixedDescent) -> Hashable:
-    """All that a descent depends on but the samples; the model is that of the recorder."""
+    """All that a descent depends on but the samples."""
     return descent, problem.bounds, *key_of(problem)
 
 
