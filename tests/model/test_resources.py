@@ -1,5 +1,7 @@
 """Threads for the work at hand, and as many samples at a time as fit."""
 
+from threading import Thread
+
 import pytest
 import torch
 from torch import nn
@@ -170,3 +172,60 @@ def test_sizes_are_whole_numbers_or_auto(size):
         cr.credibility(clf, inputs(3), gamma=1.0, chunk_size=size)
     with pytest.raises(cr.errors.InvalidArgumentError, match="chunk_size"):
         cr.Judge.fit(clf, inputs(120), chunk_size=size)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_threads_that_begin_while_another_one_works_have_the_number_of_before():
+    found = []
+
+    def begin():
+        found.append(torch.get_num_threads())
+
+    with _threads(Watching(), 1.0):
+        assert torch.get_num_threads() == 1
+        late = Thread(target=begin)
+        late.start()
+        late.join()
+        assert torch.get_num_threads() == 1
+    assert found == [2]
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_thread_that_works_leaves_those_beside_it_alone():
+    inside = []
+
+    def work():
+        with _threads(Watching(), 1.0):
+            inside.append(torch.get_num_threads())
+
+    beside = Thread(target=work)
+    beside.start()
+    beside.join()
+    assert inside == [1]
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda net, x: torch.tensor(cr.auto_gamma(cr.Classifier(net), x)),
+        lambda net, x: cr.credibility(cr.Classifier(net), x, gamma="auto").credibility,
+        lambda net, x: cr.credibility(cr.Classifier(net), x, gamma=5.0, top=1).credibility,
+        lambda net, x: cr.bind(cr.Classifier(net), x, top=1).kept,
+        lambda net, x: cr.Judge.fit(net, x).ordinary_trust,
+        lambda net, x: cr.Judge.fit(net, x, profile="always")(x).trust,
+    ],
+)
+def test_every_step_takes_fewer_where_memory_runs_out(call):
+    small, large = Watching(most=6), Watching()
+    large.inner = small.inner
+    torch.testing.assert_close(call(small, inputs(150)), call(large, inputs(150)))
+
+
+@pytest.mark.parametrize("gamma", ["auto", 5.0])
+def test_the_size_of_chunks_is_kept_by_all_that_a_call_does(gamma):
+    for settings in ({"top": 1}, {"effort": "decide"}, {}):
+        net = Watching()
+        cr.credibility(cr.Classifier(net), inputs(40), gamma=gamma, chunk_size=3, **settings)
+        assert max(net.sizes) == 3

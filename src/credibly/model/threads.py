@@ -2,6 +2,9 @@
 
 Threads of torch wait for each other by spinning. On small work that costs more than it brings, and
 next to another busy process a hundred times as much: the pass of one image then takes seconds.
+
+The number is that of the thread that works. Others, such as those of a service or a loader of data,
+keep theirs, and threads that begin meanwhile get the number that was set before.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from threading import Thread
 from weakref import WeakKeyDictionary
 
 import torch
@@ -36,7 +40,7 @@ def fitting_threads(variable: Variable, *, passes: float) -> Iterator[None]:
         yield
         return
     try:
-        torch.set_num_threads(1)
+        _one_thread_here(others=before)
         forwards = 3 * passes * len(variable)
         if forwards * _seconds_of_one(variable) >= LONG:
             worth_trying = forwards >= MANY * min(len(variable), TRIED)
@@ -45,6 +49,19 @@ def fitting_threads(variable: Variable, *, passes: float) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _one_thread_here(*, others: int) -> None:
+    """Let this thread work alone.
+
+    Torch also notes the number for all threads that have not used it yet, which would keep it for
+    good. Another thread puts that back; it can change no number but its own.
+    """
+    torch.get_num_threads()  # the first time that a thread asks, torch sets its number
+    torch.set_num_threads(1)
+    thread = Thread(target=torch.set_num_threads, args=(others,))
+    thread.start()
+    thread.join()
 
 
 def _seconds_of_one(variable: Variable) -> float:
@@ -66,8 +83,8 @@ def _faster(variable: Variable, threads: int) -> bool:
     some = variable.select(slice(0, TRIED))
     x = some.start.nan_to_num(0.0, 0.0, 0.0)
     found = []
-    for count in (threads, 1):
-        torch.set_num_threads(count)
+    for use in (partial(torch.set_num_threads, threads), partial(_one_thread_here, others=threads)):
+        use()
         losses_only(some, x)
         found.append(seconds_of(partial(losses_only, some, x)))
     torch.set_num_threads(threads)
