@@ -9,6 +9,7 @@ never too small.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import permutations
 
 import torch
 from torch import Tensor
@@ -28,6 +29,9 @@ CLIP = 4.0
 """Deviations of a column beyond this are as far as this; ranges see the rest."""
 
 TINY = 1e-12
+
+AXES = 4
+"""Axes of an input at most whose order is looked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +227,7 @@ class TypicalInputs:
         """Refuse inputs of another shape, before a model fails on them."""
         got = tuple(x.shape[1:])
         expected = f"inputs of the shape of the ordinary ones, {self.shape}"
-        require(got == self.shape, "x", expected, f"{got}", "Resize them as the ordinary ones are.")
+        require(got == self.shape, "x", expected, f"{got}", _reshaped(tuple(x.shape), self.shape))
 
     def of_new(self, x: Tensor, columns: Tensor) -> dict[str, Tensor]:
         """Signals of new inputs, whose `input_columns` are known."""
@@ -249,6 +253,17 @@ class TypicalInputs:
         else:
             found["correlations"] = Correlations.of_own(self.metric.deviations(x))
         return found
+
+
+def _reshaped(got: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    """How to pass a batch of another shape, where its axes tell."""
+    if got == shape:
+        return "This is one input, without the axis of samples: pass x[None]."
+    if len(got) - 1 == len(shape) <= AXES:
+        for order in permutations(range(1, len(got))):
+            if tuple(got[axis] for axis in order) == shape:
+                return f"Its axes are in another order: pass x.permute{(0, *order)}."
+    return "Resize them as the ordinary ones are."
 
 
 def _axes(x: Tensor) -> range:

@@ -186,9 +186,11 @@ def _only_floating(inputs: Nested) -> list[str]:
     tensors = [(path, leaf) for path, leaf in leaves(inputs) if isinstance(leaf, Tensor)]
     floating = [path for path, leaf in tensors if leaf.is_floating_point()]
     more = f" and {len(floating) - 5} more" if len(floating) > 5 else ""
+    listed = "Stack a list of samples: torch.stack(x), or np.stack(x). "
     remedy = (
-        "Say which: Classifier(net, space=Space(vary=[...])). A list of samples must be stacked: "
-        "torch.stack(x)."
+        (listed if isinstance(inputs, list | tuple) else "")
+        + "If the model takes several parts, say which may move: "
+        "Classifier(net, space=Space(vary=[...]))."
         if floating
         else "Whole numbers cannot move. For token ids move the embeddings, by the name of that "
         "layer: Classifier(net, module='embedding')."
