@@ -171,3 +171,14 @@ def test_views_and_members_are_averaged_by_probability_of_the_models_class(clf):
     several = b.Ensemble(members=(other, cr.Classifier(other)))
     assert torch.allclose(several(clf, NEW), odds([net(NEW), other(NEW), other(NEW)]))
     assert several.passes(3) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("baseline", [b.ASH(), b.ASH(variant="b"), b.SCALE()])
+@pytest.mark.parametrize("sign", [0.0, -1.0])
+def test_features_that_do_not_add_up_to_a_positive_number_have_a_score(baseline, sign):
+    """Where all are zero the logits are those of the bias; where the sum is tiny, none overflow."""
+    layer, x = head(), torch.zeros(3, 8).double()
+    x[2], x[1:, 0] = sign, sign * 1e-9
+    scores = baseline(cr.Classifier(layer), x)
+    assert bool(scores.isfinite().all())
+    assert float(scores[0]) == pytest.approx(float(layer.bias.detach().logsumexp(0)))

@@ -54,6 +54,11 @@ def test_the_smallest_error_at_each_coverage(shape):
     assert ds_aurc(*given_) == pytest.approx(trapezoid(bins, dx=0.01))
 
 
+def test_a_score_that_is_always_wrong_has_the_width_that_the_docstring_says():
+    nobody = ([], [])
+    assert ds_aurc([2.0, 1.0], [1.0, 1.0], [False, False], nobody) == pytest.approx(0.99)
+
+
 @given(streams, st.booleans())
 def test_only_the_order_of_scores_matters(shape, which):
     trust, belongs, correct, outliers = stream(*shape)

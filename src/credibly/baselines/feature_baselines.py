@@ -132,7 +132,7 @@ class ASH(FeatureBaseline):
         values, places = largest(h, self.percentile)
         before, after = h.sum(1, keepdim=True), values.sum(1, keepdim=True)
         if self.variant == "s":
-            values = values * (before / after).exp()
+            values = values * _scale(before, after, h.shape[1] / values.shape[1])
         elif self.variant == "b":
             values = (before / values.shape[1]).expand_as(values)
         shaped = torch.zeros_like(h).scatter(1, places, values)
@@ -156,8 +156,19 @@ class SCALE(FeatureBaseline):
 
     def of_hidden(self, hidden: Hidden) -> Tensor:
         values, _ = largest(hidden.features, self.percentile)
-        ratio = hidden.features.sum(1) / values.sum(1)
-        return Energy().of_logits(hidden.head(hidden.features * ratio.exp().unsqueeze(1)))
+        h, after = hidden.features, values.sum(1, keepdim=True)
+        scale = _scale(h.sum(1, keepdim=True), after, h.shape[1] / values.shape[1])
+        return Energy().of_logits(hidden.head(h * scale))
+
+
+def _scale(before: Tensor, after: Tensor, most: float) -> Tensor:
+    """exp(before / after) of sums of all features and of the largest; 1 where all are zero.
+
+    Where the largest add up to a positive number, the ratio is at most that of their counts. Where
+    they do not, it means nothing, and is kept from overflowing.
+    """
+    ratio = torch.where(after == 0, 0.0, before / after)
+    return ratio.clamp(max=most).exp()
 
 
 def largest(features: Tensor, percentile: float) -> tuple[Tensor, Tensor]:

@@ -68,7 +68,8 @@ def ds_aurc(
 
     Coverage is the share of the ordinary inputs that is answered; the error rate is that of all
     answers, outliers among them counted as errors. In 100 bins of coverage; a bin without a pair
-    has the rate of the next one. Smaller is better.
+    has the rate of the next one. Trapezoids reach from the first bin to the last, .99 of coverage:
+    a score that is always wrong has .99, and one that is always right 0. Smaller is better.
 
     Args:
         trust: see `ds_f1`.
