@@ -142,7 +142,7 @@ def wrong_units(subject: Subject, clf: cr.Classifier, seed: int) -> dict[str, Te
     x, g = subject.test, torch.Generator().manual_seed(seed)
     column = torch.randint(0, x.shape[1], (len(x), 1), generator=g)
     found = {}
-    for factor in (10, 100):
+    for factor in (10, 100, 0.1, 0.01):
         other = x.scatter(1, column, factor * x.gather(1, column))
         found[f"x{factor}"] = other[clf.predict(other) != clf.predict(x)]
     return found
