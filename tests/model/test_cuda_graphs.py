@@ -25,6 +25,14 @@ class OnSecond:
         self.value = other.value
 
 
+class Event:
+    def __init__(self, stream):
+        self.stream = stream
+
+    def synchronize(self):
+        self.stream.gpu.log.append(("over", self.stream))
+
+
 class Stream:
     def __init__(self, gpu, device):
         self.gpu, self.device = gpu, device
@@ -33,10 +41,10 @@ class Stream:
         self.gpu.log.append(("wait", self, other))
 
     def wait_event(self, event):
-        self.gpu.log.append(("wait for", self, event))
+        self.gpu.log.append(("wait for", self, event.stream))
 
     def record_event(self):
-        return ("event of", self)
+        return Event(self)
 
 
 class Gpu:
@@ -184,6 +192,8 @@ def test_the_next_thread_waits_for_what_the_last_one_left_on_its_stream(gpu):
     assert gpu.log == []
     second = Stream(gpu, SECOND)
     with gpu.within(second), turns.on(SECOND):
-        assert gpu.log == [("wait for", second, ("event of", first))]
+        assert gpu.log == [("wait for", second, first)]
     with turns.on(SECOND):
-        assert gpu.log[-1] == ("wait for", first, ("event of", second))
+        assert gpu.log[-1] == ("wait for", first, second)
+    with turns.over():
+        assert gpu.log[-1] == ("over", first)

@@ -101,3 +101,18 @@ class Turns:
                 yield
             finally:
                 self._last[device] = stream.record_event()
+
+    @contextmanager
+    def over(self) -> Iterator[None]:
+        """Wait until all work is over, and let nobody begin."""
+        with self._lock:
+            for event in self._last.values():
+                event.synchronize()
+            yield
+
+
+def give_back() -> None:
+    """Return unused memory to the GPU; not during a capture, which that would end."""
+    if torch.cuda.is_available():
+        with _CAPTURING:
+            torch.cuda.empty_cache()

@@ -6,13 +6,14 @@ import gc
 import os
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from credibly._validation import chunk_size as check_chunk_size
+from credibly.model.cuda_graphs import give_back
 from credibly.model.derivatives import losses_and_pull
 from credibly.model.recorded import forget_recordings
 from credibly.model.variable import Variable
@@ -119,10 +120,7 @@ def is_out_of_memory(error: Exception) -> bool:
     return known or (isinstance(error, RuntimeError) and any(w in words for w in _NO_MEMORY))
 
 
-def _give_back() -> Any:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()  # recordings of other threads may still run
+def _give_back() -> None:
     forget_recordings()
     gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    give_back()

@@ -17,8 +17,8 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
-from credibly.model.cuda_graphs import GraphMaker, Run, Tensors, Turns
-from credibly.types import CPU, Model, norm
+from credibly.model.cuda_graphs import GraphMaker, Run, Tensors, Turns, give_back
+from credibly.types import Model, norm
 
 Faster = Callable[[Model], Model]
 Work = Callable[[Tensors, Faster], Tensors]
@@ -102,7 +102,7 @@ class Recorder:
 
     def forget(self) -> None:
         """Drop all recordings, and the memory that they hold."""
-        with self._turns.on(CPU):
+        with self._turns.over():
             self._made.clear()
 
     def faster(self, net: Model) -> Model:
@@ -135,8 +135,7 @@ class Recorder:
                 return self._tried(partial(_with, work, self.faster), padded)
         except Exception as error:  # noqa: BLE001  # no memory, or a network that no graph can hold
             self._note(f"{type(error).__name__}: {error}")
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        give_back()
         run = partial(_with, work, as_it_is)
         return run, run(padded)
 
