@@ -236,6 +236,11 @@ def assert_one_line(capsys, words):
         (("new.parquet", "rule.json", "o.xlsx"), "ends neither in .csv nor in .parquet"),
         (("new.parquet", "rule.json", "no/o.csv"), "does not exist. Make it first"),
         (("new.parquet", "rule.json", "folder.csv"), "is a folder"),
+        (
+            ("new.parquet", "judge", "o.csv"),
+            "judge: a Judge, not a rule. Use it with `credibly judge`",
+        ),
+        (("verdicts.parquet", "rule.json", "o.csv"), "Verdicts of `credibly judge` are decisions"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, given, words):
@@ -246,6 +251,10 @@ def test_bad_input_is_one_line_and_exit_code_2(folder, capsys, given, words):
     content = json.loads(Path("rule.json").read_text())
     Path("damaged.json").write_text(json.dumps({**content, "threshold": None}))
     (folder / "folder.csv").mkdir()
+    Path("judge").mkdir(exist_ok=True)
+    Path("judge/judge.json").write_text("{}")
+    marked = pq.read_table("plain.parquet").replace_schema_metadata({"format": "credibly.verdicts"})
+    pq.write_table(marked, "verdicts.parquet")
     assert credibly("decide", profiles, "--rule", rule, "--out", folder / out) == 2
     assert_one_line(capsys, words)
     assert [path.name for path in folder.iterdir()] == ["folder.csv"]

@@ -62,6 +62,10 @@ def _check(profiles: Path, rule: Path, out: Path, *, overwrite: bool) -> None:
     """Check the names of the files before anything is read."""
     if not profiles.exists():
         raise FileFormatError(f"{profiles}: no such file. `credibly score` writes it.")
+    if (rule / "judge.json").is_file():
+        raise FileFormatError(
+            f"{rule}: a Judge, not a rule. Use it with `credibly judge`; its verdicts are decisions."
+        )
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise OutputError(
             f"{out} ends neither in .csv nor in .parquet", remedy="Name it decisions.csv."

@@ -79,6 +79,7 @@ def fit(
         "features": None if features == "none" else features, "chunk_size": chunk_size or "auto",
     }  # fmt: skip
     _check(out, labels, error_rate, by_class=by_class, overwrite=overwrite)
+    _check_label(of_data)
     marks = labels if is_marks(labels) else None
     place = None if labels is None or marks else LabelPlace.find(labels, ordinary, of_data)
     with o.plain_warnings():
@@ -112,6 +113,14 @@ def _check(
     require(error_rate is None or labels is not None, "labels", promised, "none", remedy)
     remedy = "Pass --error-rate, or leave out --by-class."
     require(not by_class or error_rate is not None, "error_rate", "a share", "none", remedy)
+
+
+def _check_label(of_data: o.DataOptions) -> None:
+    """`judge` and `score` carry a column into their output; here there is none."""
+    from credibly._validation import require
+
+    remedy = "Write --labels: true classes that the Judge learns from."
+    require(of_data.label is None, "label", "--labels", "--label", remedy)
 
 
 def _read(place: LabelPlace | None, loaded: LoadedClassifier, source: Source) -> Tensor | None:

@@ -114,11 +114,19 @@ def read_json(path: str | Path, kind: str, version: int) -> dict[str, Any]:
     return content
 
 
+MADE_BY = {
+    "credibly.verdicts": " Verdicts of `credibly judge` are decisions already.",
+    "credibly.profile": " Profiles come from `credibly score`.",
+}
+"""What a file is that somebody took for another one."""
+
+
 def check_format(path: str | Path, marks: Mapping[str, Any], kind: str, version: object) -> None:
     """Refuse a file whose fields or metadata name another format, or another version of it."""
     if marks.get("format") != kind:
+        found = marks.get("format")
         raise FileFormatError(
-            f"{path}: not a {kind!r} file; its format is {marks.get('format')!r}."
+            f"{path}: not a {kind!r} file; its format is {found!r}.{MADE_BY.get(str(found), '')}"
         )
     if str(marks.get("format_version")) != str(version):
         remedy = "Make the file again." if _is_older(marks, version) else "Install a newer one."
