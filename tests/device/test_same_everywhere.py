@@ -85,7 +85,7 @@ def decided(device):
 
 
 def judged(device):
-    labels = torch.zeros(200, dtype=torch.long, device=device)
+    labels = smooth(device).predict(inputs(device, 200))
     judge = cr.Judge.fit(smooth(device), inputs(device, 200), labels)
     new = inputs(device, 20)
     new[3:5] *= 50.0

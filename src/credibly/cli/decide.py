@@ -64,7 +64,7 @@ def _check(profiles: Path, rule: Path, out: Path, *, overwrite: bool) -> None:
         raise FileFormatError(f"{profiles}: no such file. `credibly score` writes it.")
     if (rule / "judge.json").is_file():
         raise FileFormatError(
-            f"{rule}: a Judge, not a rule. Use it with `credibly judge`; its verdicts are decisions."
+            f"{rule}: a Judge, not a rule. Use it with `credibly judge`, whose verdicts decide."
         )
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise OutputError(
