@@ -165,3 +165,22 @@ def test_false_alarms_of_a_whole_judge_with_heavy_tails():
     mean = sum(rates) / len(rates)
     assert mean <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 101 / 20 + 0.05 * 0.95 / 6000)
     assert mean >= 0.02
+
+
+def test_what_is_more_likely_wrong_than_right_is_never_trusted():
+    """A model that is wrong wherever it is unsure."""
+    net = nn.Linear(2, 2).double().eval()
+    with torch.no_grad():
+        net.weight.copy_(torch.tensor([[-1.0, 0], [1.0, 0]]))
+        net.bias.zero_()
+    x = torch.randn(400, 2, generator=models.generator(3), dtype=torch.float64)
+    predicted = net(x).argmax(1)
+    sure = x[:, 0].abs() > 0.5
+    labels = torch.where(sure, predicted, 1 - predicted)  # wrong where it is unsure
+    judge = cr.Judge.fit(net, x[:250], labels[:250])
+    found = judge(x[250:])
+    trusted = torch.tensor([verdict == "trust" for verdict in found.verdicts])
+    assert bool((found.p_wrong[trusted] < 0.5).all())
+    assert float(sure[250:][trusted].double().mean()) > 0.95
+    plain = cr.Judge.fit(net, x[:250])(x[250:])  # without labels nothing tells
+    assert sum(v == "trust" for v in plain.verdicts) > 1.5 * int(trusted.sum())

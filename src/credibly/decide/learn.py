@@ -212,6 +212,8 @@ def thresholds_of(learned: Learned, labels: Tensor | None, asked: Asked, classes
     trust = learned.trust
     if asked.error_rate is None or labels is None:
         least = thresholds.for_coverage(trust, 1 - asked.doubted)
+        if labels is not None:
+            least = max(least, _likelier_right(trust, learned.predicted != labels))
         return torch.full((classes,), least, dtype=torch.float64, device=CPU)
     everyone = torch.ones_like(trust, dtype=torch.bool)
     codes = learned.codes(everyone, asked.false_alarms)
@@ -224,6 +226,12 @@ def thresholds_of(learned: Learned, labels: Tensor | None, asked: Asked, classes
         return torch.full((classes,), least, dtype=torch.float64, device=CPU)
     rows = [calm & (learned.predicted == k) for k in range(classes)]
     return _by_class([(trust[chosen], right[chosen]) for chosen in rows], asked)
+
+
+def _likelier_right(trust: Tensor, wrong: Tensor) -> float:
+    """The trust from which a class is more likely right than wrong: nothing below is trusted."""
+    likelier = trust[VennAbers.fit(trust, wrong)(trust) < 0.5]
+    return float(likelier.min()) if len(likelier) else torch.inf
 
 
 def _by_class(samples: Sequence[tuple[Tensor, Tensor]], asked: Asked) -> Tensor:
