@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.isotonic import isotonic_regression
 
 from experiments.broad.measure import BOTH, JUDGES
 from experiments.broad.summary import (
@@ -32,9 +35,10 @@ SHOWN = (
 OURS = (*JUDGES, "shift", "gain", BOTH)
 SHORT = {
     "Judge, doubtful profiles": "+ some", "Judge, every profile": "+ all profiles",
-    "Judge, with views": "Judge, views", "test-time augmentation": "augmentation",
-    BOTH: "shift and gain",
+    "Judge, with views": "Judge, views", "test-time augmentation": "test views",
+    "last-layer Laplace": "Laplace", BOTH: "shift and gain",
 }  # fmt: skip
+FAR_BEHIND = 2.0  # AURC by that of softmax: further ones are in the table only
 
 
 def draw(rows: list[Row], path: Path) -> None:
@@ -49,10 +53,10 @@ def draw(rows: list[Row], path: Path) -> None:
 
     some = with_hidden_layer([row for row in rows if row["role"] == "confirm"])
     some = [row for row in some if BOTH in row["caught"]["clean"]]
-    figure, axes = plt.subplots(1, len(PANELS), figsize=(13, 4.4), layout="constrained")
+    figure, axes = plt.subplots(1, len(PANELS), figsize=(13.5, 5.2), layout="constrained")
     for axis, (column, words) in zip(axes, PANELS.items(), strict=True):
         panel(axis, some, column)
-        axis.set(xscale="log", xlabel="passes per ordinary input", title=words)
+        axis.set(xlabel="passes per ordinary input", title=words)
     title = f"{len(some)} networks that chose nothing; ours in colour; *: on some of them only"
     figure.suptitle(title)
     figure.savefig(path, dpi=110)
@@ -60,29 +64,61 @@ def draw(rows: list[Row], path: Path) -> None:
 
 
 def panel(axis: Any, rows: list[Row], column: str) -> None:
-    """One mark per method, with its name; names of the same price stand below each other."""
-    by_price: dict[float, list[tuple[float, str]]] = {}
-    few: set[str] = set()
+    """One mark per method, its name beside it; names of about the same price share a column."""
+    marks = marks_of(rows, column)
+    values = [mark.value for mark in marks]
+    room = 0.06 * (max(values) - min(values))
+    low, high = min(values) - room, max(values) + room
+    axis.set(ylim=(low, high), xlim=(0.25, 50), xscale="log")
+    for mark in marks:
+        style = {"marker": "D", "s": 50} if mark.method in OURS else {"marker": "o", "s": 28}
+        axis.scatter(mark.price, mark.value, color=colour(mark.method), zorder=3, **style)
+    for least, most in ((0, 1), (1, 5), (5, 50)):
+        some = [mark for mark in marks if least <= mark.price < most]
+        names(some, axis, 0.047 * (high - low))
+
+
+class Mark(NamedTuple):
+    """A method in a panel."""
+
+    price: float
+    value: float
+    method: str
+    name: str
+
+
+def marks_of(rows: list[Row], column: str) -> list[Mark]:
+    """The methods that are shown, but for those that are far behind at ranking errors."""
+    marks = []
     for method in methods_of(rows):
         cost, value = cell(price, rows, method), cell(COLUMNS[column], rows, method)
-        if cost is not None and value is not None and method in (*SHOWN, *OURS):
-            by_price.setdefault(round(cost[0], 2), []).append((value[0], method))
-            few |= {method} if value[1] < len(rows) else set()
-            style = {"marker": "D", "s": 50} if method in OURS else {"marker": "o", "s": 28}
-            axis.scatter(cost[0], value[0], color=colour(method), zorder=3, **style)
-    low, high = (0.6, 2.2) if column == "AURC clean" else axis.get_ylim()
-    low -= 0.08 * (high - low)  # room for names
-    axis.set(ylim=(low, high), xlim=(0.25, 200))
-    for cost, marks in by_price.items():
-        place = high
-        for value, method in sorted(marks, reverse=True):  # from the top
-            place = min(place - 0.045 * (high - low), value)
-            if value <= high and (method != "Judge, with labels" or column == "AURC clean"):
-                words = SHORT.get(method, method) + "*" * (method in few)
-                axis.annotate(
-                    words, (cost, value), xytext=(cost * 1.2, place), va="center",
-                    fontsize=7.5, color=colour(method), annotation_clip=False,
-                )  # fmt: skip
+        same = method == "Judge, with labels" and column != "AURC clean"  # as without labels
+        if cost and value and method in (*SHOWN, *OURS) and not same:
+            name = SHORT.get(method, method) + "*" * (value[1] < len(rows))
+            marks.append(Mark(cost[0], value[0], method, name))
+    return [mark for mark in marks if column != "AURC clean" or mark.value < FAR_BEHIND]
+
+
+def names(marks: list[Mark], axis: Any, gap: float) -> None:
+    """The names of marks that lie near each other, at least `gap` apart, each with a line."""
+    marks = sorted(marks, key=lambda mark: mark.value)
+    beside = 1.25 * max((mark.price for mark in marks), default=1.0)
+    places = apart([mark.value for mark in marks], gap)
+    for mark, place in zip(marks, places, strict=True):
+        axis.annotate(
+            mark.name, (mark.price, mark.value), xytext=(beside, place), va="center", fontsize=8,
+            color=colour(mark.method), annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": "#c8c8c8", "linewidth": 0.7, "shrinkB": 4},
+        )  # fmt: skip
+
+
+def apart(values: list[float], gap: float) -> list[float]:
+    """The nearest places, in the same ascending order, that are at least `gap` apart.
+
+    Least squares: subtracting `gap` per place leaves a fit by ascending values.
+    """
+    steps = np.arange(len(values)) * gap
+    return [float(x) for x in isotonic_regression(np.array(values) - steps) + steps]
 
 
 def colour(method: str) -> str:
