@@ -32,8 +32,9 @@ def find_chromium(playwright):
     return own if Path(own).exists() else None
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium():
+    """For one module: while it lives playwright's loop runs, and no other test could run its own."""
     api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     with api.sync_playwright() as playwright:
         path = find_chromium(playwright)
