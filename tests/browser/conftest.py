@@ -34,7 +34,7 @@ def find_chromium(playwright):
 
 @pytest.fixture(scope="module")
 def chromium():
-    """For one module: while it lives playwright's loop runs, and no other test could run its own."""
+    """For one module: while it lives, so does playwright's loop, and no other could run."""
     api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     with api.sync_playwright() as playwright:
         path = find_chromium(playwright)
