@@ -1,6 +1,6 @@
 """How fast `credibly serve` answers, what it does under too much load, and whether it stays so.
 
-    python -m benchmarks.serve [--only one full crowd soak] [--seconds 300] [--out RESULT.json]
+    python -m benchmarks.serve [--only one full many crowd soak] [--seconds 300] [--out RESULT.json]
 
 The service is the real command in a process of its own, on loopback; clients are a third process.
 Two networks: the embedded one, and the same eight times as wide with random weights. Every answer
@@ -10,9 +10,10 @@ turns, and the load of the machine is printed beside them.
 - one: a client asks about one image at a time; the median time, by that of `judge(x)` in Python.
   `work_ratio` is the same of the seconds that a core computed, which do not depend on how busy the
   machine is.
-- full: 64 clients; rows per second, by those of `judge(x)` on batches of 64. `work_share` is what a
-  row costs in Python by what it costs the thread of the service that judges: the share that is
-  left where cores are free for clients and for the rest of the service.
+- full, many: 64 clients that send one image at a time, 16 that send 32; rows per second, by those
+  of `judge(x)` on batches of 64. `work_share` is what a row costs in Python by what it costs the
+  thread of the service that judges: the share that is left where cores are free for clients and for
+  the rest of the service.
 - crowd: 400 clients, a deadline of one second: which statuses, and the 99th percentile of the 200s.
   The clients wait as Retry-After tells them; then again with clients that wait 50 ms only.
 - soak: 100 clients for `--seconds`; wrong answers, and resident memory at the end by that after a
@@ -71,10 +72,12 @@ class Served:
         found = judge(self.images, keep=False)
         np.savez(folder / "known.npz", images=self.images.numpy(), trust=found.trust.numpy())
 
-    def clients(self, clients: int, seconds: float, pause: float | None = None) -> dict[str, Any]:
+    def clients(
+        self, clients: int, seconds: float, pause: float | None = None, rows: int = 1
+    ) -> dict[str, Any]:
         """Let clients ask, in another process."""
         settings = {"port": self.port, "clients": clients, "seconds": seconds, "pause": pause,
-                    "inputs": str(self.folder / "known.npz")}  # fmt: skip
+                    "rows": rows, "inputs": str(self.folder / "known.npz")}  # fmt: skip
         place = self.folder / "settings.json"
         place.write_text(json.dumps(settings), "utf-8")
         command = [sys.executable, "-m", "benchmarks.serve_clients", str(place)]
@@ -182,8 +185,8 @@ def one(model: str) -> dict[str, Any]:
         }
 
 
-def full(model: str) -> dict[str, Any]:
-    """64 clients, and `judge` on batches of 64, in turns."""
+def full(model: str, clients: int = 64, rows: int = 1) -> dict[str, Any]:
+    """Clients, and `judge` on batches of 64, in turns."""
     with served(model, "--deadline", "10") as here:
         x, shares = here.images[:64], []
         here.judge(x, keep=False)
@@ -194,22 +197,22 @@ def full(model: str) -> dict[str, Any]:
         work, seen = here.work()[0], here.value("credibly_batch_rows_sum")
         for _ in range(ROUNDS + 1):
             before = per_second(lambda: here.judge(x, keep=False), 3.0) * len(x)
-            found = here.clients(64, 6.0)
+            found = here.clients(clients, 6.0, rows=rows)
             after = per_second(lambda: here.judge(x, keep=False), 3.0) * len(x)
-            shares.append((2 * found["per_second"] / (before + after), found, before, after))
+            shares.append((2 * found["rows_per_second"] / (before + after), found, before, after))
             assert found["wrong"] == 0
             assert set(found["statuses"]) == {"200"}
-        rows, batches = (here.value(f"credibly_batch_rows_{n}") for n in ("sum", "count"))
+        judged, batches = (here.value(f"credibly_batch_rows_{n}") for n in ("sum", "count"))
         shares = sorted(shares[1:], key=lambda one: one[0])
         share, found, before, after = shares[len(shares) // 2]
         return {
             "share": share,
-            "work_share": own / ((here.work()[0] - work) / (rows - seen)),
+            "work_share": own / ((here.work()[0] - work) / (judged - seen)),
             "shares": [one[0] for one in shares],
-            "service_per_second": found["per_second"],
+            "service_per_second": found["rows_per_second"],
             "judge_per_second": [before, after],
             "median_ms": found["median_ms"],
-            "mean_batch": rows / batches,
+            "mean_batch": judged / batches,
         }
 
 
@@ -261,14 +264,15 @@ def per_second(work: Callable[[], object], seconds: float) -> float:
 def main() -> None:
     """Measure, print, and write a file if one is named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", default=["one", "full", "crowd", "soak"])
+    parser.add_argument("--only", nargs="+", default=["one", "full", "many", "crowd", "soak"])
     parser.add_argument("--models", nargs="+", default=list(MODELS))
     parser.add_argument("--seconds", type=float, default=300.0, help="of the soak")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(1)
     parts: dict[str, Callable[[str], dict[str, Any]]] = {
-        "one": one, "full": full, "crowd": crowd, "soak": lambda m: soak(m, given.seconds),
+        "one": one, "full": full, "many": lambda m: full(m, 16, 32), "crowd": crowd,
+        "soak": lambda m: soak(m, given.seconds),
     }  # fmt: skip
     known = json.loads(given.out.read_text("utf-8")) if given.out and given.out.exists() else {}
     for name in given.only:
