@@ -177,5 +177,5 @@ def _label_remedy(shape: tuple[int, ...], count: int, *, whole: bool) -> str:
     if len(shape) == 2 and shape[0] == count:
         return "One column per class is one-hot: labels.argmax(1)."
     if whole:
-        return "Pass the labels of the very samples of the profile."
+        return "Pass one label per sample, in the order of the samples."
     return "Convert them: labels.long() of a tensor, labels.astype(int) of an array or a column."

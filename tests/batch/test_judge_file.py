@@ -15,6 +15,7 @@ import credibly as cr
 from credibly.batch.judge import VERDICTS
 from credibly.batch.shards import Shards
 from credibly.decide.judge_files import digest
+from credibly.decide.shown import classes_as_words
 from tests.batch.settings import CLASSES, ROWS
 
 SIZES = {"chunk_size": 4, "shard_size": 8}
@@ -123,7 +124,7 @@ def test_a_chunk_without_a_usable_row_has_the_columns_of_any(
     report = cr.judge_file(judge, tmp_path / "x.npy", out, chunk_size=4, shard_size=4)
     assert report.statuses == {"non finite input": 8, "judged": 4}
     found = pd.read_parquet(out)
-    expected = judge(torch.from_numpy(x[4:8])).to_pandas()
+    expected = classes_as_words(judge(torch.from_numpy(x[4:8])).to_pandas())
     pd.testing.assert_frame_equal(
         found.loc[4:7, expected.columns].reset_index(drop=True), expected,
         check_exact=True, check_dtype=False,

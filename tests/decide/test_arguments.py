@@ -58,12 +58,12 @@ def test_inputs_in_place_of_a_profile_are_refused_with_the_remedy(clf, profile, 
     [
         (torch.arange(120) % 4, "classes from 0 to 2, got 3 for sample 3"),
         (torch.arange(120) % 3 - 1, "-1 for sample 0"),
-        (["a"] * 120, "classes.index"),
-        (np.array(["a"] * 120), "classes.index"),
-        (torch.zeros(120), "float32.*labels.long"),
+        (["z"] * 120, "names of classes, a, b, c, got 'z'"),
+        (np.array(["z"] * 120), "names of classes"),
+        (torch.zeros(120) + 0.5, "float32.*labels.long"),
         (torch.zeros(120, 1).long(), r"labels\[:, 0\]"),
         (torch.eye(3)[torch.arange(120) % 3], r"one-hot: labels.argmax\(1\)"),
-        (torch.zeros(7).long(), "of the very samples"),
+        (torch.zeros(7).long(), "one label per sample, in the order"),
     ],
 )
 def test_labels_are_checked_where_they_are_used(clf, profile, labels, words):
@@ -277,5 +277,5 @@ def test_columns_of_tables_and_arrays_that_run_backwards_are_what_they_hold(clf,
 def test_labels_that_are_not_whole_are_told_how_to_become_so(labels):
     with pytest.raises(cr.errors.InvalidArgumentError, match=r"labels\.astype\(int\)"):
         checked_labels(labels, 3, 3)
-    with pytest.raises(cr.errors.InvalidArgumentError, match="very samples of the profile"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="one label per sample, in the order"):
         checked_labels([0, 1], 3, 3)

@@ -198,9 +198,9 @@ def test_a_sample_without_some_class_is_no_problem(clf, population, truth):
     [
         (torch.zeros(99, dtype=torch.long), "one whole number per sample, 100"),
         (torch.zeros(100, 1, dtype=torch.long), r"shape \(100, 1\)"),
-        (torch.zeros(100), "float32"),
-        (["a"] * 100, "in the order of the model's outputs"),
-        (np.array(["a"] * 100), "in the order of the model's outputs"),
+        (torch.zeros(100) + 0.5, "float32"),
+        (["z"] * 100, "in the order of the model's outputs"),
+        (np.array(["z"] * 100), "in the order of the model's outputs"),
         (torch.zeros(100, dtype=torch.bool), "bool"),
         (torch.arange(100) % 5, "classes from 0 to 3, got 4 for sample 4"),
         (torch.arange(100) % 4 - 1, "-1 for sample 0"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -127,6 +127,7 @@ def test_one_more_input_never_makes_ordinary_ones_stranger(count, seed, kind):
     values = {"plain": values, "whole": values.round(), "positive": values.abs()}[kind]
     values[seed % (count + 1), 1] = -0.5  # one value, anywhere, that the others do not have
     ordinary, new = values[:count], values[count:]
+    assume(bool((ordinary != ordinary[0]).any(0).all()))  # others are measured another way
     alone, among = (Ranges.fit(v, NAMES[:3]) for v in (ordinary, values))
     among = replace(among, unit=alone.unit, in_logs=alone.in_logs)
     assert bool((alone.of_own(ordinary) >= among.of_own(values)[:count] - 1e-9).all())
@@ -149,3 +150,34 @@ def test_a_column_in_another_unit_is_found_whichever_way_it_is_wrong():
     assert alarms(fresh * [1, 1 / 12, 1]) >= 0.9
     reason = judge(fresh[:1] * [1, 1 / 7, 1]).reasons[0]
     assert "column 1" in reason
+
+
+def test_a_change_of_what_never_changed_is_as_far_out_as_the_only_ordinary_exception():
+    count = 300
+    columns = drawn(count, 3)
+    columns[:, 2] = 1.0
+    single = columns.clone()
+    single[7, 2] = 5.0
+    alone = Ranges.fit(single, ("a", "b", "c")).of_own(single)[7]
+    ranges = Ranges.fit(columns, ("a", "b", "c"))
+    new = torch.zeros(4, 3, dtype=torch.float64)
+    new[:, 2] = torch.tensor([2.0, 1e6, 1.0 + 1e-9, 1.0])
+    found = ranges.of_new(new)
+    torch.testing.assert_close(found[:2], alone.expand(2), rtol=2e-3, atol=0)
+    assert found[2:].tolist() == [0.0, 0.0]
+
+
+def test_constant_columns_catch_every_change_and_alarm_on_nothing_else():
+    x = torch.cat([drawn(1300, 5), torch.ones(1300, 1)], 1)
+    judge = cr.Judge.fit(torch.nn.Linear(6, 2).double().eval(), x[:300])
+    assert (judge(x[300:]).p_ordinary > 0.01).float().mean() > 0.97
+    x[300:, 5] = 2.0
+    assert (judge(x[300:]).p_ordinary <= 0.01).all()
+
+
+def test_energies_of_log_probabilities_are_no_signal():
+    net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.LogSoftmax(1)).eval()
+    x = torch.randn(200, 4, generator=models.generator(0))
+    judge = cr.Judge.fit(net, x)
+    assert judge(x).signals["energy"].abs().max() == 0
+    assert "energy" not in judge.alarm.whole.strange

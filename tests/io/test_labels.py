@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
 import credibly as cr
-from credibly.io.labels import read_labels
+from credibly.io.labels import numbered, read_labels
 
 
 def read(folder, values, classes):
@@ -35,9 +36,9 @@ def test_numbers_that_are_neither_are_refused(tmp_path, values, classes):
         read(tmp_path, np.array(values), classes)
 
 
-def test_numbers_that_may_be_either_are_counted_with_a_warning(tmp_path):
-    with pytest.warns(cr.errors.CrediblyWarning, match="from 1 to 2 were taken as counted from 0"):
-        assert read(tmp_path, np.array([1, 2, 2]), ["1", "2", "3"]) == [1, 2, 2]
+def test_numbers_that_may_be_either_are_names_with_a_warning(tmp_path):
+    with pytest.warns(cr.errors.CrediblyWarning, match="from 1 to 2 were taken as names"):
+        assert read(tmp_path, np.array([1, 2, 2]), ["1", "2", "3"]) == [0, 1, 1]
 
 
 def test_the_first_of_many_arrays_are_named(tmp_path):
@@ -65,3 +66,24 @@ def test_missing_labels_are_counted_and_the_first_is_named(tmp_path):
         cr.errors.InvalidArgumentError, match=r"got -1 in .* Leave out rows without a la"
     ):
         read(tmp_path, np.array([0, -1, 1]), 2)
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "expected"),
+    [
+        (np.array([1.0, 2.0]), ["1", "2", "3"], [0, 1]),
+        ([0.0, 1.0], None, [0, 1]),
+        (torch.tensor([2.0, 0.0]), ["a", "b", "c"], [2, 0]),
+        (np.array(["b", "a"], object), ["a", "b"], [1, 0]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:labels from 1 to 2")
+def test_labels_of_every_type_become_numbers(labels, classes, expected):
+    assert np.asarray(numbered(labels, classes)).tolist() == expected
+
+
+@pytest.mark.parametrize("classes", [None, ["a", "b"]])
+@pytest.mark.parametrize("labels", [[0.0, np.nan, np.nan], ["a", None, np.nan]])
+def test_missing_labels_in_memory_are_counted(labels, classes):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="got 2 of 3 missing, first at 1"):
+        numbered(np.array(labels, object) if "a" in labels else labels, classes)

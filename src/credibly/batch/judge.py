@@ -22,6 +22,7 @@ from credibly.batch.tally import FAILED, JUDGED, OUTSIDE, UNREADABLE
 from credibly.batch.work import Maker, Packed, Table
 from credibly.decide.judge import Judge
 from credibly.decide.judge_files import digest
+from credibly.decide.shown import classes_as_words
 from credibly.io.fingerprints import digest_of_classifier
 from credibly.io.models import LoadedClassifier
 from credibly.io.places import Place
@@ -164,7 +165,7 @@ def judge_chunk(job: JudgeJob, read: Read) -> Any:
     """Return the table of a chunk."""
     chunk = work_on(job, lambda variable: (job.judge.judge(variable), variable), read)
     found, variable = chunk.result
-    frame = found.to_pandas()
+    frame = classes_as_words(found.to_pandas())
     known = finite_rows(variable.start).cpu().numpy()
     frame["status"] = JUDGED
     frame.loc[(found.predicted < 0).numpy(), "status"] = Status.NON_FINITE_MODEL.label

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from credibly._extras import load_extra
 from credibly._validation import choice, require, share, whole_number
-from credibly._validation import labels as check_labels
 from credibly.decide.rule import Answers, Rule, make_answers
 from credibly.decide.scores import without_profile
 from credibly.decide.settings import check_own_profile, finite
+from credibly.io.labels import class_numbers
 from credibly.profile.profile import Profile
 from credibly.types import Labels
 
@@ -106,7 +106,8 @@ class ConformalSets(Rule):
             number is not None and 0 <= number < 2**32,  # the seeds that NumPy takes
             "seed", "a whole number from 0 to 2**32 - 1", repr(seed), "0 is as good as any.",
         )  # fmt: skip
-        truth: NDArray[np.int64] = check_labels(labels, *profile.credence.shape).numpy()
+        names = profile.settings.classes
+        truth = class_numbers(labels, len(profile), profile.class_count, names).numpy()
         known = _known(profile)
         count, needed = int(known.sum()), samples_needed(level)
         expected = f"at least {needed} labelled samples that were solved, for a confidence of "

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from credibly._extras import load_extra
-from credibly._validation import labels as check_labels
 from credibly._validation import require
+from credibly.decide.shown import classes_as_words
 from credibly.decide.verdict import Verdict
 from credibly.errors import CrediblyError
 from credibly.explore import drawing
 from credibly.explore.detail import Found, Inputs, detail, inputs_alone, spread
 from credibly.explore.page import Explorer, render
 from credibly.explore.table import columns_of
-from credibly.io.labels import numbered
+from credibly.io.labels import class_numbers
 from credibly.model.batches import column_names
 from credibly.model.derivatives import undisturbed
 from credibly.model.in_space import AtModule
@@ -62,10 +62,10 @@ def explore(
 ) -> Explorer:
     """The page of a judgement, with the details of its least trusted inputs."""
     load_extra("pandas", extra="table", purpose="An explorer of verdicts")
-    frame = found.to_pandas()
+    frame = classes_as_words(found.to_pandas())
     frame["reason"] = list(found.reasons)
     if labels is not None:
-        truth = check_labels(numbered(labels, found.names), len(found), found.class_count)
+        truth = class_numbers(labels, len(found), found.class_count, found.names)
         frame["label"] = [found.class_name(k) for k in truth.tolist()]
     for name, values in columns.items():
         taken = name in frame.columns or str(name) in OF_THE_PAGE

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from credibly._validation import labels as check_labels
 from credibly._validation import require, whole_number
 from credibly.decide.exploring import Words, check_details, explore
 from credibly.decide.kept import KeptInputs
@@ -22,7 +21,7 @@ from credibly.decide.shown import judgement_html
 from credibly.decide.signals import Signals
 from credibly.decide.verdict import Verdict
 from credibly.explore.page import Explorer
-from credibly.io.labels import numbered
+from credibly.io.labels import class_numbers
 from credibly.plot.one_profile import plot_profile
 from credibly.profile.profile import Profile
 from credibly.types import Labels
@@ -106,13 +105,13 @@ class Judgement:
 
     def accuracy(self, labels: Labels) -> float:
         """Share of the accepted inputs whose class is right; NaN if none is accepted."""
-        truth = check_labels(numbered(labels, self.names), len(self), self.class_count)
+        truth = class_numbers(labels, len(self), self.class_count, self.names)
         right = (self.predicted == truth)[self.accepted]
         return float(right.double().mean()) if len(right) else float("nan")
 
     def class_name(self, index: int) -> str:
         """The name of a class, or its number."""
-        return str(index) if self.names is None else self.names[index]
+        return str(int(index)) if self.names is None else self.names[index]
 
     def summary(self) -> str:
         """A few lines to read."""
@@ -122,30 +121,37 @@ class Judgement:
         return "\n".join([*lines, *in_lines(Counter(self.verdicts), self.shares_right)])
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per input: verdict, classes, p-values, cost, signals, why it is not accepted."""
+        """One row per input: verdict, classes, p-values, cost, signals, why it is not accepted.
+
+        Classes are names, or numbers where they have no names.
+        """
         import pandas as pd
 
         numbers = {
             name: getattr(self, name).numpy()
             for name in ("trust", "p_ordinary", "p_outlier", "p_tampered", "p_wrong", "passes")
         }
-        known = self.predicted >= 0
-        pairs = list(zip(self.predicted.tolist(), known.tolist(), strict=True))
         trusted = self.accepted.tolist()
         return pd.DataFrame(
             {
                 "verdict": [verdict.value for verdict in self.verdicts],
-                "predicted": [self.class_name(k) if yes else None for k, yes in pairs],
-                "class": [
-                    self.class_name(k) if yes else None
-                    for (k, _), yes in zip(pairs, trusted, strict=True)
-                ],
+                "predicted": self._class_column(self.predicted >= 0),
+                "class": self._class_column(self.accepted),
                 "accepted": trusted,
                 **numbers,
                 **{f"signal.{name}": values.numpy() for name, values in self.signals.items()},
                 "reason": [None if yes else self.reasons[i] for i, yes in enumerate(trusted)],
             }
         )
+
+    def _class_column(self, known: Tensor) -> Any:
+        """Names of classes, or numbers; missing where they are not known."""
+        import pandas as pd
+
+        pairs = zip(self.predicted.tolist(), known.tolist(), strict=True)
+        if self.names is None:
+            return pd.array([k if yes else None for k, yes in pairs], dtype="Int64")
+        return [self.names[k] if yes else None for k, yes in pairs]
 
     def __getitem__(self, rows: int | slice | Sequence[int] | Tensor) -> Judgement:
         """The chosen inputs."""

@@ -16,6 +16,9 @@ IMPOSSIBLE = 20.0
 """Deviations by which a fraction lies outside a column that holds whole numbers alone. If it were
 more, a single ordinary fraction in such a column would hide whatever else lies outside."""
 
+SAME = 1e-6
+"""Numbers that differ by no more than this share are the same but for rounding."""
+
 ROUNDING = 1e-3
 """A number this near a whole one is taken for it."""
 
@@ -30,11 +33,14 @@ class Ranges:
     Columns of a table that are positive, and less skewed so, are measured in logarithms: a
     hundredth of a price may be hardly a deviation below the smallest one. Where all ordinary values
     are whole numbers, a fraction lies outside: an age in decades, a yearly count divided by twelve.
+    Where n ordinary values are all the same, any other lies sqrt(n) deviations outside: as far as
+    an ordinary one would that is alone in being different.
 
     Attributes:
         low, high: the two smallest and the two largest values of each column (2, d).
         in_logs: whether a column (d,) is measured in logarithms.
-        unit: the standard deviation of a column (d,) as it is measured.
+        unit: the standard deviation of a column (d,) as it is measured; of a column of a table that
+            does not vary, what makes any difference sqrt(n) deviations.
         fractions: how many of its ordinary values (d,) are not whole; -1 where that means nothing.
         names: of the columns.
     """
@@ -56,6 +62,7 @@ class Ranges:
         measured = torch.where(in_logs, logs, columns)
         unit, size = measured.std(0), measured.abs().amax(0)
         unit = torch.where(unit > 1e-6 * size, unit, torch.where(size > 0, size, 1.0))
+        unit = torch.where(own & _same(ordered[0], ordered[-1]), len(columns) ** -0.5, unit)
         fractions = torch.where(own, _is_fraction(columns).sum(0), -1).double()
         return cls(ordered[:2], ordered[-2:].flip(0), in_logs, unit, fractions, names)
 
@@ -92,13 +99,21 @@ class Ranges:
 
     def _excess(self, columns: Tensor, low: Tensor, high: Tensor, fractions: Tensor) -> Tensor:
         here, least, most = (self._measured(values) for values in (columns, low, high))
-        beyond = torch.maximum(least - here, here - most).clamp(min=0) / self.unit
+        gap = torch.maximum(least - here, here - most).clamp(min=0)
+        alike = _same(self.low[0], self.high[0]) & (self.fractions >= 0)
+        gap = torch.where(alike, (~_same(here, self.low[0])).double(), gap)
+        beyond = gap / self.unit
         broken = _is_fraction(columns) & (fractions == 0)
         return torch.maximum(beyond, torch.where(broken, IMPOSSIBLE, 0.0))
 
     def _measured(self, columns: Tensor) -> Tensor:
         positive = torch.where(self.in_logs, torch.maximum(columns, LEAST * self.low[0]), 1.0)
         return torch.where(self.in_logs, positive.log(), columns)
+
+
+def _same(one: Tensor, other: Tensor) -> Tensor:
+    """Whether numbers are equal but for rounding."""
+    return (one - other).abs() <= SAME * torch.maximum(one.abs(), other.abs())
 
 
 def _is_fraction(columns: Tensor) -> Tensor:

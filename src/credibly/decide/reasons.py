@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, overload
 
 import torch
 from torch import Tensor
@@ -20,6 +21,9 @@ RAREST = 1e-4
 
 TOGETHER = 0.01
 """Shares above this do not explain an alarm alone: other signals are strange, too."""
+
+SHOWN = 10
+"""Sentences at most that are printed."""
 
 _STRANGE = {
     "range": "its values lie outside their range",
@@ -37,7 +41,7 @@ _UNUSUAL = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Reasons(Sequence[str]):
     """One sentence per input, written when it is read.
 
@@ -60,7 +64,19 @@ class Reasons(Sequence[str]):
     def __len__(self) -> int:
         return len(self.codes)
 
-    def __getitem__(self, index: int) -> str:  # type: ignore[override]  # one at a time
+    def __repr__(self) -> str:
+        return "\n".join([*self[:SHOWN], *(["..."] if len(self) > SHOWN else [])])
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(len(self)))]
+        index = operator.index(index)
         if not -len(self) <= index < len(self):
             raise IndexError(index)
         index %= len(self)
@@ -105,7 +121,7 @@ class Reasons(Sequence[str]):
         """What lies outside and raised no alarm, since ordinary inputs do that, too."""
         beyond = "range" in self.signals and float(self.signals["range"][index]) > 0
         outside = self._outside(index) if beyond else ""
-        return f"{outside}, which alone is too common for an alarm" if outside else ""
+        return f"{outside}, which alone raises no alarm" if outside else ""
 
     def select(self, rows: Tensor) -> Self:
         """The chosen inputs."""

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from credibly._validation import choice, require, share
-from credibly._validation import labels as check_labels
 from credibly.decide import thresholds
 from credibly.decide.learned import Plain, TrustScore, as_score, failure_score, score_from_json
 from credibly.decide.rule import Answers, Rule, make_answers
 from credibly.decide.settings import check_own_profile, finite
+from credibly.io.labels import class_numbers
 from credibly.profile.profile import Profile
 from credibly.types import Labels
 
@@ -73,7 +73,7 @@ class Decision:
 
     def accuracy(self, labels: Labels) -> float:
         """Share of the answers that are right; NaN if there are none."""
-        truth = check_labels(labels, len(self.classes), self.class_count).tolist()
+        truth = class_numbers(labels, len(self.classes), self.class_count, self.names).tolist()
         right = [c == y for c, y in zip(self.classes, truth, strict=True) if c is not ABSTAINED]
         return sum(right) / len(right) if right else float("nan")
 
@@ -190,7 +190,8 @@ class SelectiveClassifier(Rule):
         check_own_profile(clf, profile)
         _check_answer(answer)
         chosen = failure_score(profile) if score is None else as_score(score)
-        truth = check_labels(labels, len(profile), profile.class_count)
+        names = profile.settings.classes
+        truth = class_numbers(labels, len(profile), profile.class_count, names)
         correct = _classes(profile, answer).cpu() == truth
         values = chosen(profile).cpu()
         threshold = thresholds.for_error_rate(values, correct, error_rate, confidence)

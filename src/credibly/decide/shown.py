@@ -12,6 +12,8 @@ from credibly.decide.verdict import Verdict
 from credibly.explore.built import sign
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from credibly.decide.judge import Judge
     from credibly.decide.judgement import Judgement
 
@@ -89,3 +91,11 @@ def judge_html(judge: Judge) -> str:
         parts.append(table(("ordinary inputs called", "are right"), rows))
     title = f"Judge of {known.classes} classes"
     return block(title, *parts, note("Use it: judge(inputs); keep it: judge.save(folder)."))
+
+
+def classes_as_words(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table of a judgement with classes as text, whether or not they have names."""
+    for name in ("predicted", "class"):
+        known = zip(frame[name], frame[name].notna(), strict=True)
+        frame[name] = [str(value) if yes else None for value, yes in known]
+    return frame

@@ -24,6 +24,9 @@ from credibly.model.views import View, odds_over_views
 from credibly.problem.rows import Rows
 from credibly.profile.profile import Profile
 
+ROUNDING = 1e-6
+"""An energy below this share of the largest logit is rounding."""
+
 Signals = dict[str, Tensor]
 """Numbers (n,) in float64 on the CPU, by name; NaN where an input has none."""
 
@@ -134,10 +137,16 @@ def signal_names(typicality: Typicality, *, views: bool, profiled: bool) -> tupl
 
 def of_logits(seen: Glance) -> Signals:
     """Signals of the logits alone, and of those of the views."""
-    found = {"confidence": log_odds(seen.logits), "energy": seen.logits.logsumexp(1)}
+    found = {"confidence": log_odds(seen.logits), "energy": _energy(seen.logits)}
     if seen.views is not None:
         found["views"] = seen.views
     return {name: values.double().cpu() for name, values in found.items()}
+
+
+def _energy(logits: Tensor) -> Tensor:
+    """The log of the sum of exponentials; of log probabilities it is zero, not their rounding."""
+    energy = logits.logsumexp(1)
+    return torch.where(energy.abs() > ROUNDING * logits.abs().amax(1), energy, 0.0)
 
 
 def of_profile(profile: Profile) -> Signals:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from credibly._validation import labels as check_labels
 from credibly._validation import require
 from credibly.errors import CrediblyWarning, FileFormatError, InvalidArgumentError
 from credibly.io.array_files import ArrayFile, as_numpy
@@ -54,8 +55,8 @@ def label_place(spec: str | None, data: Path) -> tuple[Path, str | None]:
 def read_labels(path: Path, key: str | None, *, classes: Sequence[str] | int) -> Tensor:
     """Read class numbers (n,).
 
-    Whole numbers count the classes from 0. If some do not, but all are names of classes (1 and 2,
-    for example), they are taken as names.
+    Whole numbers count the classes from 0, unless all of them are names of classes (1 and 2 of the
+    classes 1, 2 and 3, for example): then they are names.
 
     Args:
         path: `.npy`, `.npz`, `.safetensors`, `.csv`, `.tsv` or `.parquet`.
@@ -97,9 +98,10 @@ def raw_labels(path: Path, key: str | None) -> NDArray[Any]:
 def numbered(labels: Any, classes: Sequence[str] | None) -> Any:
     """Labels that name the classes, as numbers; all others as they are, to be checked.
 
-    Text and truth values are names. Whole numbers are where `read_labels` takes them so.
+    Text and truth values are names. Whole numbers, also of a floating type, are where `read_labels`
+    takes them so. Missing labels are refused.
     """
-    if classes is None or isinstance(labels, str):
+    if isinstance(labels, str):
         return labels
     try:
         values = np.asarray(labels)
@@ -107,8 +109,26 @@ def numbered(labels: Any, classes: Sequence[str] | None) -> Any:
         return labels
     if values.ndim != 1 or not len(values):
         return labels
+    _refuse_missing(values)
+    if values.dtype == object:  # whole numbers may be kept as objects
+        values = np.asarray(values.tolist())
+    if values.dtype.kind == "f" and bool((np.floor(values) == values).all()):
+        values = labels = values.astype(np.int64)
+    if classes is None:
+        return labels
     if values.dtype.kind in "iu":
         return _by_numeric_name(values.astype(np.int64), classes)
+    return _by_words(labels, values, classes)
+
+
+def class_numbers(
+    labels: Any, count: int, classes: int | None, names: Sequence[str] | None
+) -> Tensor:
+    """The classes (n,) of so many samples, by number or by name; see `numbered`."""
+    return check_labels(numbered(labels, names), count, classes)
+
+
+def _by_words(labels: Any, values: NDArray[Any], classes: Sequence[str]) -> Any:
     words = [str(value) for value in values.tolist()]
     unknown = sorted(set(words) - set(classes))
     if values.dtype.kind not in "bUSO" or (values.dtype.kind == "b" and unknown):
@@ -122,6 +142,28 @@ def numbered(labels: Any, classes: Sequence[str] | None) -> Any:
     )
     numbers = {name: k for k, name in enumerate(classes)}
     return np.array([numbers[word] for word in words])
+
+
+def _refuse_missing(values: NDArray[Any]) -> None:
+    """NaN, None and pandas' NA are no labels."""
+    missing = np.zeros(len(values), bool)
+    if values.dtype.kind == "f":
+        missing = np.isnan(values)
+    elif values.dtype.kind == "O":
+        missing = np.array([_is_missing(value) for value in values])
+    count = int(missing.sum())
+    require(
+        count == 0,
+        "labels",
+        "a class for every input",
+        f"{count} of {len(values)} missing, first at {int(missing.argmax())} (counted from 0)",
+        "Leave out inputs without a label, and their labels.",
+    )
+
+
+def _is_missing(value: Any) -> bool:
+    missing_float = isinstance(value, float) and np.isnan(value)
+    return value is None or missing_float or type(value).__name__ in {"NAType", "NaTType"}
 
 
 def _read_array(path: Path, key: str | None) -> NDArray[Any]:
@@ -206,13 +248,12 @@ def _by_numeric_name(numbers: NDArray[Any], classes: Sequence[str] | int) -> NDA
         return numbers
     if all(0 <= number < len(classes) for number in found):
         warnings.warn(
-            f"labels from {min(found)} to {max(found)} were taken as counted from 0, but classes "
-            f"have such names, too ({', '.join(classes[:4])}, ...). If names are meant, write "
-            "the labels as numbers from 0.",
+            f"labels from {min(found)} to {max(found)} were taken as names of classes "
+            f"({', '.join(classes[:4])}, ...). If they count the classes from 0, write them as "
+            "the names.",
             CrediblyWarning,
             stacklevel=4,
         )
-        return numbers
     return np.array([names[number] for number in numbers.tolist()], dtype=np.int64)
 
 
