@@ -277,3 +277,19 @@ def test_a_single_file_is_not_reopened(clf, data, out):
     cr.score(clf, data, out, **SMALL)
     with pytest.raises(cr.errors.InvalidArgumentError, match=r"`reopen`.*leave reopen out"):
         cr.verify_output(out, reopen=True)
+
+
+@pytest.mark.parametrize("how", ["copied", "swapped"])
+def test_without_the_list_a_part_in_the_place_of_another_is_told(clf, data, folder, how):
+    expected = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (folder / FOLDER).unlink()
+    first, second = (folder / f"part-00000{number}.parquet" for number in (0, 1))
+    content = first.read_bytes()
+    if how == "swapped":
+        first.write_bytes(second.read_bytes())
+    second.write_bytes(content)
+    bad = cr.verify_output(folder, reopen=True).problems[1:]
+    assert len(bad) == 1 + (how == "swapped")
+    assert all(problem.endswith("holds the rows of another part") for problem in bad)
+    cr.score(clf, data, folder, **SMALL, folder=True)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == expected

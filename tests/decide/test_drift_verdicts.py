@@ -192,3 +192,45 @@ def test_wrong_arguments_of_the_command(folder, tmp_path, given, words):
     found = command(folder / "calm.parquet", *paths)
     assert isinstance(found.exception, CrediblyError)
     assert words in str(found.exception)
+
+
+def test_a_folder_of_a_run_is_a_stream_only_if_all_of_it_is_there(judge, folder, tmp_path):
+    out = tmp_path / "parts"
+    cr.judge_file(judge, folder / "calm.npy", out, folder=True, chunk_size=100, shard_size=100)
+    assert open_verdicts(out).rows == 400
+    part = out / "part-000002.parquet"
+    content = part.read_bytes()
+    part.unlink()
+    with pytest.raises(FileFormatError, match=r"part-000002.parquet is missing.*credibly verify"):
+        open_verdicts(out)
+    part.write_bytes(content)
+    (out / "_manifest.json").unlink()
+    with pytest.raises(FileFormatError, match=r"_manifest.json is missing"):
+        open_verdicts(out)
+    (out / "_manifest.json").write_text("{}")
+    with pytest.raises(FileFormatError, match=r"_manifest\.json"):
+        open_verdicts(out)
+
+
+def test_a_file_with_a_damaged_page_is_refused(folder, tmp_path):
+    table = pq.read_table(folder / "calm.parquet")
+    path = tmp_path / "v.parquet"
+    pq.write_table(table, path, write_page_checksum=True, use_dictionary=False)
+    place = table.schema.get_field_index("p_ordinary")
+    with pq.ParquetFile(path) as file:
+        column = file.metadata.row_group(0).column(place)
+    content = bytearray(path.read_bytes())
+    content[column.data_page_offset + column.total_compressed_size - 3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match="cannot be read as verdicts"):
+        cr.DriftWatch.fit(path).update(path)
+
+
+def test_the_command_replaces_a_file_only_if_told(folder, tmp_path):
+    (tmp_path / "own.json").write_text("mine")
+    given = [folder / "calm.parquet", "--out", tmp_path / "own.json"]
+    found = command(*given)
+    assert isinstance(found.exception, CrediblyError)
+    assert "--overwrite" in str(found.exception)
+    assert (tmp_path / "own.json").read_text() == "mine"
+    assert command(*given, "--overwrite").exit_code == 0

@@ -199,7 +199,6 @@ OUT = ["--out", "new"]
         ([*KNOWN, *OUT, "--labels", "few.npy", "--drop", "label"], "200, one for each row"),
         ([*KNOWN, *OUT, "--error-rate", "0.1"], "`labels`: expected true classes for an error"),
         ([*KNOWN, *OUT, "--by-class"], "or leave out --by-class"),
-        ([*KNOWN, *OUT, "--label", "label"], "Write --labels: true classes that the Judge learns"),
         (
             [*KNOWN, *OUT, "--labels", "label", "--limit", "50", "--error-rate", "0.01"],
             "ORDINARY: expected at least 99 usable inputs for false alarms of 0.01, got 50",

@@ -1,8 +1,11 @@
 """`score --engine ray` as a person would type it; options that do not fit are refused."""
 
+import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pandas as pd
@@ -84,3 +87,40 @@ def test_code_that_is_sent_along_is_found_by_the_workers(folder):
     assert '"workers": 1' in (folder / "status.json").read_text()
     left = [p for p in psutil.process_iter(["cwd"]) if f"{folder}/code" == p.info["cwd"]]
     assert left == []
+
+
+SLOW = """
+import time
+import torch
+from torch import nn
+
+class Slow(nn.Linear):
+    def forward(self, x):
+        time.sleep(0.003)
+        return super().forward(x)
+
+def net():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Slow(4, 3).double()
+"""
+
+
+@pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_told_to_stop_says_so_and_can_be_continued(folder, name):
+    (folder / "model.py").write_text(SLOW)
+    command = [
+        sys.executable, "-m", "credibly", "score", "model.py:net", "x.npy", "--gamma", "2",
+        "--chunk-size", "1", "--shard-size", "1", "--out", "there/", "--status", "status.json",
+    ]  # fmt: skip
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as run:  # noqa: S603
+        while not list(folder.glob("there/part-*.parquet")):
+            time.sleep(0.01)
+        run.send_signal(name)
+        said, _ = run.communicate(timeout=60)
+    assert run.returncode == 128 + name
+    assert "the same command continues from here" in said
+    assert json.loads((folder / "status.json").read_text())["state"] == "stopped"
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+    assert len(pd.read_parquet(folder / "there")) == 20

@@ -140,3 +140,31 @@ def test_lists_dates_and_missing_values_are_written(judged, tmp_path):
     assert columns["when"][:2] == ["2024-01-02 00:00:00", None]
     assert columns["flag"][:2] == ["True", None]
     assert "mark" not in columns
+
+
+@pytest.mark.parametrize("name", ["verdicts.parquet", "x.npy"])
+def test_a_page_does_not_replace_what_it_is_made_of(judged, name):
+    content = (judged / name).read_bytes()
+    command = ["explore", judged / "verdicts.parquet", "--inputs", judged / "x.npy"]
+    command += ["--html", judged / name, "--overwrite"]
+    error = CliRunner().invoke(app, [str(word) for word in command]).exception
+    assert isinstance(error, cr.errors.OutputError)
+    assert "is, or lies in, what is read" in str(error)
+    assert (judged / name).read_bytes() == content
+
+
+def test_a_folder_of_files_is_shown_as_one(judged, tmp_path):
+    loaded = cr.load_classifier(f"{judged}/model.py:model")
+    judge = cr.Judge.load(judged / "judge", loaded)
+    cr.judge_file(judge, judged / "x.npy", tmp_path / "v", folder=True, chunk_size=8, shard_size=8)
+    parts = opened(tmp_path / "v", inputs=judged / "x.npy")
+    whole = opened(judged / "verdicts.parquet", inputs=judged / "x.npy")
+    pd.testing.assert_frame_equal(parts.file.read().to_pandas(), whole.file.read().to_pandas())
+    assert parts.facts()["classes"] == ["a", "b", "c"]
+    assert str(tmp_path / "v.marks.csv") in parts.marks_note()
+    server_of(parts, 0).server_close()
+    write_page(parts, tmp_path / "page.html", 3)
+    assert "credibly: v" in (tmp_path / "page.html").read_text()
+    (tmp_path / "v" / "part-000001.parquet").unlink()
+    with pytest.raises(cr.errors.FileFormatError, match=r"part-000001\.parquet is missing"):
+        opened(tmp_path / "v")

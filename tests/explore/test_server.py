@@ -239,3 +239,16 @@ def test_marks_of_other_verdicts_are_not_mixed_in(tmp_path):
     path.write_text("row,id,predicted,mark\r\n2,r9,cat,right\r\n", "utf-8")
     with pytest.raises(cr.errors.FileFormatError, match="row 2 with the id 'r9'"):
         MarkStore(path, ROWS, lambda row: (f"r{row}", "cat"))
+
+
+def test_what_is_deeply_nested_is_no_mark(asker):
+    given = {"Origin": f"http://{asker.host}", "Content_Type": "application/json"}
+    status, _, said = asker.ask("api/marks", "POST", "[" * 9000, **given)
+    assert (status, said) == (400, b"Expected JSON with row and mark.")
+
+
+def test_the_page_of_a_file_that_is_gone_is_refused(asker):
+    asker.verdicts.unlink()
+    status, _, said = asker.ask("")
+    assert status == 409
+    assert b"Start `credibly explore` again" in said

@@ -54,6 +54,8 @@ class PartWriter:
 
         table = pa.concat_tables(tables)
         marks = {**(table.schema.metadata or {}), **self.marks}
+        if self.final:  # without the list it still tells its place
+            marks[PLACE] = str(number).encode()
         content = self._encode(table.replace_schema_metadata(marks))
         record = {
             "format": self.format.part,
@@ -80,6 +82,9 @@ class PartWriter:
         parquet.write_table(table, content, **options)
         return content.getbuffer()
 
+
+PLACE = b"part"
+"""Metadata of a file of a folder: its number."""
 
 FINAL = {"write_page_index": True, "write_page_checksum": True}
 """How files are written that users read: few pages are read for few rows, and damage is noticed."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -51,13 +53,27 @@ def connected(
     if wanted:
         options["runtime_env"] = dict(wanted)
     try:
-        ray.init(**options, logging_level=logging.ERROR, configure_logging=True)
+        with _signals_kept():
+            ray.init(**options, logging_level=logging.ERROR, configure_logging=True)
     except Exception as error:
         raise _refused(address, error) from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Ray ends the process at SIGTERM in its own way; whoever handled it before, does so again."""
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    except SystemExit as told:
+        raise KeyboardInterrupt from told
+    if main and before is not None:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _require_usable(connected_to: str, address: str | None, wanted: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from credibly.batch.formats import FOLDER, KINDS, PART, Record, part_name
 from credibly.batch.manifests import is_ours, marks_of, plan_of, run_of
+from credibly.batch.parts import PLACE
 from credibly.batch.reopen import reopen_folder
 from credibly.batch.shards import Shards
 from credibly.batch.store_shards import shards_at
@@ -81,12 +82,14 @@ def _settings_in(folder: Place, there: Mapping[str, int]) -> bytes | None:
 def _problem_of(shards: Shards, number: int, settings: bytes, rows: int) -> str | None:
     try:
         with shards.opened(number, checked=True) as file:
-            other = (file.schema_arrow.metadata or {}).get(b"settings") != settings
+            marks = file.schema_arrow.metadata or {}
             got = sum(batch.num_rows for batch in file.iter_batches(batch_size=1 << 16))
     except Exception as error:  # noqa: BLE001  # a damaged file may raise anything
         return f"cannot be read ({' '.join(str(error).split())[:200]})"
-    if other:
+    if marks.get(b"settings") != settings:
         return "is of another run"
+    if marks.get(PLACE) != str(number).encode():
+        return "holds the rows of another part"
     return None if got == rows else f"has {got} rows instead of {rows}"
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -52,12 +55,37 @@ def print_table(table: Table) -> None:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Exit with 130 when the user stops a run that can be continued."""
+    """Exit with 130 when the user stops a run that can be continued, with 143 after SIGTERM.
+
+    Told again while it ends, it goes on ending: workers are stopped and the status is written.
+    """
+    told: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        told.append(number)
+        if len(told) == 1:
+            raise KeyboardInterrupt
+
     try:
-        yield
+        with _handled((signal.SIGINT, signal.SIGTERM), stop):
+            yield
     except KeyboardInterrupt:
         print_text("\nstopped; the same command continues from here")
-        raise typer.Exit(130) from None
+        raise typer.Exit(128 + (told or [signal.SIGINT])[0]) from None
+
+
+@contextmanager
+def _handled(names: Sequence[signal.Signals], stop: Any) -> Iterator[None]:
+    """Signals go to `stop`; only the main thread may say so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {name: signal.signal(name, stop) for name in names}
+    try:
+        yield
+    finally:
+        for name, known in before.items():
+            signal.signal(name, known)
 
 
 @contextmanager

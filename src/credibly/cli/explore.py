@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 @o.spread
 def explore(
-    verdicts: Annotated[Path, typer.Argument(help="The Parquet file that `judge` wrote.")],
+    verdicts: Annotated[
+        Path, typer.Argument(help="The Parquet file, or the folder, that `judge` wrote.")
+    ],
     *,
     inputs: Annotated[
         Path | None,
@@ -31,7 +34,7 @@ def explore(
         Path | None, typer.Option(help="Of texts: a file with the word of each token, by line.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write one page for a few thousand rows, and serve nothing.")
+        Path | None, typer.Option(help="Write one page for up to 20,000 rows, and serve nothing.")
     ] = None,
     details: Annotated[
         int, typer.Option(min=0, help="With --html: inputs that the page shows in full.")
@@ -53,7 +56,7 @@ def explore(
             of_model=of_model, of_data=of_data,
         )  # fmt: skip
         if html is not None:
-            _check_free(html, overwrite=overwrite)
+            _check_free(html, (verdicts, inputs, judge, words), overwrite=overwrite)
             size = write_page(given, html, details)
             print_text(f"{html}: {given.rows} rows, {size / 1e6:.1f} MB; it needs no other file")
             return
@@ -61,9 +64,12 @@ def explore(
             _serve(server, given.marks_note(), browser=not no_browser)
 
 
-def _check_free(html: Path, *, overwrite: bool) -> None:
+def _check_free(html: Path, read: Sequence[Path | None], *, overwrite: bool) -> None:
     from credibly.errors import OutputError
 
+    for place in filter(None, read):
+        if html.resolve() == place.resolve() or place.resolve() in html.resolve().parents:
+            raise OutputError(f"{html} is, or lies in, what is read", remedy="Choose another name.")
     if html.exists() and not overwrite:
         raise OutputError(f"{html} exists already", remedy="Choose another name, or --overwrite.")
 

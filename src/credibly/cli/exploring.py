@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +13,10 @@ from typing import Any
 
 from credibly._extras import require_table_extra
 from credibly._validation import require
+from credibly.batch.formats import VERDICTS
+from credibly.batch.parts import FINAL
 from credibly.cli import options as o
+from credibly.decide.drift_verdicts import files_of
 from credibly.decide.exploring import ALONE, OF_THE_PAGE, Words, detail_of, facts, tokens_of
 from credibly.decide.judge import Judge
 from credibly.errors import FileFormatError
@@ -41,7 +47,8 @@ class Given:
     """The verdicts, and what is known of their inputs.
 
     Attributes:
-        verdicts: the Parquet file.
+        verdicts: the Parquet file, or a folder of them.
+        served: the Parquet file; of a folder a copy that joins its files.
         file: the same, opened by pyarrow.
         source: of the inputs.
         judge: for the model.
@@ -49,6 +56,7 @@ class Given:
     """
 
     verdicts: Path
+    served: Path
     file: Any
     source: Source | None
     judge: Judge | None
@@ -68,7 +76,8 @@ class Given:
     ) -> Given:
         """Open everything that was named; what does not fit together is refused."""
         _check_together(inputs, model, judge)
-        file = _opened(verdicts)
+        served = _joined(verdicts) if verdicts.is_dir() else verdicts
+        file = _opened(served, verdicts)
         source = None if inputs is None else of_data.open(inputs)
         known = None if words is None else _vocabulary(words)
         fitted = None
@@ -76,7 +85,7 @@ class Given:
             loaded = of_model.load(model)
             fitted = Judge.load(judge, loaded)
             source = source.for_model(loaded.classifier)
-        found = cls(verdicts, file, source, fitted, known)
+        found = cls(verdicts, served, file, source, fitted, known)
         found.check_rows()
         return found
 
@@ -204,11 +213,39 @@ def _check_together(inputs: Path | None, model: str | None, judge: Path | None) 
     require(model is None or inputs is not None, "inputs", "the inputs", "none", remedy)
 
 
-def _opened(verdicts: Path) -> Any:
+def _joined(folder: Path) -> Path:
+    """The files of a folder as one, which is removed when the program ends."""
+    pa = require_table_extra("Reading verdicts")
+    from pyarrow import parquet
+
+    own = tempfile.TemporaryDirectory()
+    atexit.register(own.cleanup)
+    place, schema = Path(own.name, f"{folder.resolve().name}.parquet"), None
+    options = {**FINAL, **VERDICTS.writing}
+    try:
+        with ExitStack() as open_files:
+            for name in files_of(folder):
+                file = open_files.enter_context(parquet.ParquetFile(name))
+                if schema is None:
+                    schema = file.schema_arrow
+                    writer = parquet.ParquetWriter(place, schema, **options)
+                    open_files.enter_context(writer)
+                for batch in file.iter_batches():
+                    writer.write_batch(batch.replace_schema_metadata(schema.metadata))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise FileFormatError(f"{folder}: its files cannot be joined ({error}).") from error
+    return place
+
+
+def _opened(file_path: Path, verdicts: Path) -> Any:
     """The Parquet file, if it holds verdicts."""
     pyarrow = require_table_extra("Reading verdicts")
+    if not file_path.exists():
+        raise FileFormatError(
+            f"{verdicts}: no such file. Write one with: credibly judge ... --out."
+        )
     try:
-        file = pyarrow.parquet.ParquetFile(verdicts)
+        file = pyarrow.parquet.ParquetFile(file_path, page_checksum_verification=True)
     except (OSError, pyarrow.ArrowException) as error:
         raise FileFormatError(f"{verdicts}: not a readable Parquet file ({error}).") from error
     lacking = {"id", "verdict", "predicted", "trust"} - set(file.schema_arrow.names)
@@ -237,7 +274,7 @@ def server_of(given: Given, port: int) -> Server:
     _check_readable(given)
     marks = MarkStore(marks_place(given.verdicts), given.rows, given.about)
     detail = None if given.source is None else given.detail
-    return Server(Explored(given.verdicts, given.rows, given.facts(), detail, marks), port)
+    return Server(Explored(given.served, given.rows, given.facts(), detail, marks), port)
 
 
 def _alone(given: Given) -> Inputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -33,8 +34,8 @@ def fit(
         str | None,
         typer.Option(
             metavar="FILE|COLUMN",
-            help="True classes: a file, FILE:KEY, an array or column of ORDINARY, or the marks "
-            "that `explore` kept (.marks.csv).",
+            help="True classes: a file, FILE:KEY, an array or column of ORDINARY ('folder' for "
+            "images in folders of classes), or the marks that `explore` kept (.marks.csv).",
         ),
     ] = None,
     false_alarms: Annotated[
@@ -78,8 +79,8 @@ def fit(
         "by_class": by_class, "doubted": doubted, "profile": profile, "gamma": o.as_gamma(gamma),
         "features": None if features == "none" else features, "chunk_size": chunk_size or "auto",
     }  # fmt: skip
-    _check(out, labels, error_rate, by_class=by_class, overwrite=overwrite)
-    _check_label(of_data)
+    _check(out, labels or of_data.label, error_rate, by_class=by_class, overwrite=overwrite)
+    of_data, labels = _beside(ordinary, labels, of_data)
     marks = labels if is_marks(labels) else None
     place = None if labels is None or marks else LabelPlace.find(labels, ordinary, of_data)
     with o.plain_warnings():
@@ -88,7 +89,11 @@ def fit(
         source = source.for_model(loaded.classifier)
         if marks is not None:
             check_marks(Path(marks), source)
-        fitted = _fit(loaded, source, marks or _read(place, loaded, source), settings)
+        if of_data.label is None:
+            known: Any = marks or _read(place, loaded, source)
+        else:
+            known = True
+        fitted = _fit(loaded, source, known, settings)
         fitted.save(out)
     print_text(fitted.summary())
     print_text(f"saved in {out}; use it with `credibly judge MODEL DATA --judge {out} --out ...`")
@@ -115,12 +120,19 @@ def _check(
     require(not by_class or error_rate is not None, "error_rate", "a share", "none", remedy)
 
 
-def _check_label(of_data: o.DataOptions) -> None:
-    """`judge` and `score` carry a column into their output; here there is none."""
+def _beside(
+    ordinary: Path, labels: str | None, of_data: o.DataOptions
+) -> tuple[o.DataOptions, str | None]:
+    """Labels that the source brings along, by --label or, of several files, by --labels."""
     from credibly._validation import require
+    from credibly.io.labels import names_a_file
+    from credibly.io.marks import is_marks
 
-    remedy = "Write --labels: true classes that the Judge learns from."
-    require(of_data.label is None, "label", "--labels", "--label", remedy)
+    both = labels is not None and of_data.label is not None
+    require(not both, "labels", "--labels or --label", "both", "They mean the same here.")
+    if labels is None or is_marks(labels) or names_a_file(labels) or ordinary.is_file():
+        return of_data, labels
+    return replace(of_data, label=labels), None
 
 
 def _read(place: LabelPlace | None, loaded: LoadedClassifier, source: Source) -> Tensor | None:
@@ -141,7 +153,10 @@ def _read(place: LabelPlace | None, loaded: LoadedClassifier, source: Source) ->
 
 
 def _fit(
-    loaded: LoadedClassifier, source: Source, labels: Tensor | str | None, settings: dict[str, Any]
+    loaded: LoadedClassifier,
+    source: Source,
+    labels: Tensor | str | Literal[True] | None,
+    settings: dict[str, Any],
 ) -> Judge:
     from credibly.batch.rows import naming_columns
     from credibly.decide.judge import Judge

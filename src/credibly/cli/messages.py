@@ -39,7 +39,7 @@ _SPREADS = re.compile(r"(?<=columns spread) by \S+ to [^:]+")
 
 
 _NAMES = re.compile(
-    r"`?\b(id_column|chunk_size|shard_size|working_dir|graph_output|(?:gpus|cpus)_per_worker)\b`?"
+    r"`?\b(id_column|chunk_size|shard_size|working_dir|graph_output|(?:gpus|cpus)_per_worker)\b`?(?!=)"
 )
 """Arguments whose options have another name."""
 

@@ -47,8 +47,14 @@ def _named(text: str) -> Path:
     return Path(text)
 
 
-Data = Annotated[Path, typer.Argument(help="File or folder of inputs.", parser=_named)]
-MaybeData = Annotated[Path | None, typer.Argument(help="File or folder of inputs.", parser=_named)]
+Data = Annotated[
+    Path,
+    typer.Argument(help="File, folder or pattern of inputs, here or in a store.", parser=_named),
+]
+MaybeData = Annotated[
+    Path | None,
+    typer.Argument(help="File, folder or pattern of inputs, here or in a store.", parser=_named),
+]
 Gamma = Annotated[
     str,
     typer.Option(metavar="NUMBER|auto", help="Cost of moving the input: a number, or 'auto'."),

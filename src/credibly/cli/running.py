@@ -47,8 +47,12 @@ class RunOptions:
     workers: Annotated[
         int | None, _run("Workers of Ray.", min=1, show_default="as many as there is room for")
     ] = None
-    gpus_per_worker: Annotated[float | None, _run("GPUs of each worker.", min=0)] = None
-    cpus_per_worker: Annotated[float | None, _run("CPUs, and threads, of each worker.")] = None
+    gpus_per_worker: Annotated[
+        float | None, _run("GPUs of each worker.", min=0, show_default="0")
+    ] = None
+    cpus_per_worker: Annotated[
+        float | None, _run("CPUs, and threads, of each worker.", show_default="1")
+    ] = None
     working_dir: Annotated[
         Path | None, _run("A folder that is sent to the workers, for a model whose code is in it.")
     ] = None

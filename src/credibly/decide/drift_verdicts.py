@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +17,13 @@ from credibly._validation import require, whole
 from credibly.decide.drift_bets import Numbers
 from credibly.decide.drift_engine import Integers
 from credibly.errors import FileFormatError, InvalidArgumentError
+from credibly.io.files import read_json
 from credibly.io.fingerprints import in_words
 
 FORMAT = "credibly.verdicts"
+LIST, _PART = "_manifest.json", re.compile(r"part-\d{6,}\.parquet")
+"""Of a folder that `credibly judge --folder` wrote: the list of its files, and their names."""
+
 ROWS = 65_536
 """Rows read at a time."""
 
@@ -85,9 +90,7 @@ class Verdicts:
 def open_verdicts(path: str | Path) -> Verdicts:
     """Read what a file, or every Parquet file in a folder by name, says of its Judge."""
     place = Path(path)
-    files = sorted(place.glob("*.parquet")) if place.is_dir() else [place]
-    if not files or not files[0].is_file():
-        raise FileFormatError(f"{place}: no such file. Write one with: credibly judge ... --out.")
+    files = files_of(place)
     heads = [_head(file) for file in files]
     first = heads[0][0]
     if any(head != first for head, _ in heads):
@@ -96,6 +99,26 @@ def open_verdicts(path: str | Path) -> Verdicts:
     return Verdicts(
         place, tuple(files), judge, ordinary, classes, names, sum(rows for _, rows in heads)
     )
+
+
+def files_of(place: Path) -> list[Path]:
+    """A file, or every Parquet file in a folder by name; none that a run listed may be missing."""
+    files = sorted(place.glob("*.parquet")) if place.is_dir() else [place]
+    if not files or not files[0].is_file():
+        raise FileFormatError(f"{place}: no such file. Write one with: credibly judge ... --out.")
+    here, listed, gone = {file.name for file in files}, place / LIST, ""
+    if listed.is_file():
+        with _reading_list(listed) as found:
+            names = [str(one["name"]) for one in found["files"]]
+        gone = next((name for name in names if name not in here), "")
+    elif place.is_dir() and any(map(_PART.fullmatch, here)):
+        gone = LIST
+    if gone:
+        raise FileFormatError(
+            f"{place}: {gone} is missing, so that it is not a whole stream. "
+            f"`credibly verify {place}` says what to do."
+        )
+    return files
 
 
 Head = tuple[str, int, int, Sequence[str] | None]
@@ -121,13 +144,21 @@ def _head(file: Path) -> tuple[Any, int]:
 
 
 @contextmanager
+def _reading_list(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        yield read_json(path, f"{FORMAT}-folder", 1)
+    except (LookupError, TypeError) as error:
+        raise FileFormatError(f"{path}: not a list of files.") from error
+
+
+@contextmanager
 def _reading(file: Path) -> Iterator[Any]:
     """A Parquet file; whatever is wrong in it becomes a `FileFormatError` that names it."""
     require_table_extra("A file of verdicts", pandas=False)
     from pyarrow import parquet
 
     try:
-        with parquet.ParquetFile(file) as found:
+        with parquet.ParquetFile(file, page_checksum_verification=True) as found:
             yield found
     except (OSError, LookupError, TypeError, ValueError, InvalidArgumentError) as error:
         if isinstance(error, FileFormatError):

@@ -16,8 +16,9 @@ from credibly._validation import plain_tensor, require
 from credibly.decide.examine import variables_of
 from credibly.decide.label_checks import refuse_another_order
 from credibly.errors import CrediblyWarning
-from credibly.io.labels import numbered
+from credibly.io.labels import label_place, names_a_file, numbered, raw_labels
 from credibly.io.marks import is_marks, labels_from_marks, read_marks
+from credibly.io.sources import open_source
 from credibly.io.streams import Batch, as_classifier, joined_labels
 from credibly.model.batches import TakesTables
 from credibly.model.bind import bind
@@ -71,6 +72,7 @@ def read_ordinary(
     require(own, "ordinary", "inputs", f"a {type(data).__name__}", remedy)
     refuse_another_order(data, labels)
     clf = as_classifier(net)
+    data, labels = _from_files(data, labels)
     if is_marks(labels):
         assert isinstance(labels, str | Path)  # noqa: S101  # just asked
         found = labels_from_marks(read_marks(labels), clf.classes)
@@ -92,6 +94,17 @@ def read_ordinary(
         places = torch.tensor(chosen)
         rows, broken = places[rows], places[broken]
     return Ordinary(tuple(usable), rows, tuple(broken.tolist()), kept)
+
+
+def _from_files(data: Any, labels: Any) -> tuple[Any, Any]:
+    """Labels that lie in a file, or beside the inputs in theirs."""
+    if not isinstance(labels, str | Path) or is_marks(labels):
+        return data, labels
+    if names_a_file(str(labels)):
+        return data, raw_labels(*label_place(str(labels), Path()))
+    if isinstance(data, str | Path):
+        return open_source(data, label=str(labels)), True
+    return data, labels
 
 
 def _first(

@@ -171,6 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _get(self, place: str) -> tuple[HTTPStatus, str, bytes, dict[str, str]]:
         explored = self.server.explored
         if place == "":
+            explored.check()
             text = explored.page().encode("utf-8")
             return HTTPStatus.OK, "text/html; charset=utf-8", text, _page_headers()
         if place == "verdicts.parquet":
@@ -253,5 +254,5 @@ def _read_mark(body: bytes) -> tuple[Any, Any]:
     try:
         found = json.loads(body)
         return found["row"], found["mark"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _RefusedError(HTTPStatus.BAD_REQUEST, "Expected JSON with row and mark.") from error

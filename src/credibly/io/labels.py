@@ -52,6 +52,15 @@ def label_place(spec: str | None, data: Path) -> tuple[Path, str | None]:
     return data, spec
 
 
+def names_a_file(spec: str) -> bool:
+    """Whether this is FILE or FILE:KEY, there or not, and no array or column."""
+    file = spec.rpartition(":")[0]
+    return any(
+        bool(name) and (Path(name).suffix.lower() in (*ARRAYS, *TABLES) or Path(name).is_file())
+        for name in (spec, file)
+    )
+
+
 def read_labels(path: Path, key: str | None, *, classes: Sequence[str] | int) -> Tensor:
     """Read class numbers (n,).
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -80,7 +81,8 @@ def _items(clf: Classifier, data: Any, size: int) -> Iterator[Any]:
     if isinstance(data, Source):
         source = data.for_model(clf)
         for first in range(0, len(source), size):
-            yield source.read(first, first + size)[1]
+            inputs = source.read(first, first + size)[1]
+            yield Batch(inputs, source.carried(first, first + size).get("label"))
     elif is_batch(data):
         yield data
     elif _is_dataset(data):
@@ -118,7 +120,9 @@ def _in_torch(dataset: Any) -> Any:
 
 def _taken_apart(clf: Classifier, item: Any, name: LabelName) -> Batch:
     labels = None
-    if isinstance(item, Mapping):
+    if isinstance(item, Batch):
+        item, labels = item.inputs, item.labels
+    elif isinstance(item, Mapping):
         item = dict(item)
         for key in (name,) if isinstance(name, str) else LABELS:
             if key in item and (name is not None or _are_labels(item[key], None)):
@@ -158,8 +162,10 @@ def _placed(clf: Classifier, inputs: Any) -> Any:
     return inputs
 
 
-def joined_labels(batches: list[Batch]) -> Tensor | None:
-    """The labels of all batches, if each has some."""
+def joined_labels(batches: list[Batch]) -> Tensor | NDArray[Any] | None:
+    """The labels of all batches, if each has some; those of a file may be words."""
     if any(batch.labels is None for batch in batches):
         return None
+    if any(isinstance(batch.labels, list) for batch in batches):
+        return np.concatenate([np.array(batch.labels, object) for batch in batches])
     return torch.cat([plain_tensor(batch.labels, "labels").cpu() for batch in batches])
