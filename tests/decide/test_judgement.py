@@ -88,7 +88,7 @@ def test_the_summary_counts_every_verdict_and_says_what_to_do(judge, found):
     assert "1 unusable" in repr(found)
     text = judge.summary()
     assert "3 classes, fitted on 200 ordinary inputs with labels" in text
-    assert "false alarms 1.00% (proved: at most 2.00%)" in text
+    assert "false alarms 1.00% (proved: at most 2.00% on average)" in text
     assert repr(judge).startswith("Judge(200 ordinary inputs, 3 classes; false alarms 0.01; ")
 
 

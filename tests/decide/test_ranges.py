@@ -125,7 +125,8 @@ def test_one_more_input_never_makes_ordinary_ones_stranger(count, seed, kind):
     """Else the p-values of new inputs could be too small."""
     values = 2 * drawn(count + 1, 3, seed=seed)
     values = {"plain": values, "whole": values.round(), "positive": values.abs()}[kind]
-    values[seed % (count + 1), 1] = -0.5  # one value, anywhere, that the others do not have
+    odd = 0.001 if kind == "positive" else -0.5
+    values[seed % (count + 1), 1] = odd  # one value, anywhere, that the others do not have
     ordinary, new = values[:count], values[count:]
     assume(bool((ordinary != ordinary[0]).any(0).all()))  # others are measured another way
     alone, among = (Ranges.fit(v, NAMES[:3]) for v in (ordinary, values))

@@ -300,8 +300,8 @@ def test_a_promise_on_errors_by_class_and_other_options(capsys):
     assert credibly("fit", *KNOWN, "--labels", "label", "--out", "judge", *options, *more) == 0
     said = capsys.readouterr().out
     assert (
-        "false alarms 2.00% (proved: at most 4.00%); at most 20.00% of what is accepted is wrong"
-        in said
+        "false alarms 2.00% (proved: at most 4.00% on average); "
+        "at most 20.00% of what is accepted is wrong" in said
     )
     assert "cost: 0.33 passes per input (a forward: .33); profile: never" in said
     assert "compares: inputs alone; gamma 2" in said

@@ -57,7 +57,7 @@ def test_answers_are_tables_and_nothing_is_said_on_the_error_stream(outputs):
     assert [one for cell in outputs for one in cell if one.get("name") == "stderr"] == []
     (_, judge), (found,), (_, profile) = (shown(cell) for cell in outputs[:3])
     assert "150 ordinary inputs, with labels" in judge
-    assert "1.0% false alarms (proved: at most 2.0%)" in judge
+    assert "1.0% false alarms (proved: at most 2.0% on average)" in judge
     assert "Judgement of 10 inputs" in found
     assert found.count("<svg") >= 2
     assert "<b>outlier" not in found

@@ -14,7 +14,6 @@ from credibly.decide.examine import Examiner, classes_of
 from credibly.decide.judge_facts import Asked, Facts
 from credibly.decide.judgement import Judgement
 from credibly.decide.knowledge import Knowledge
-from credibly.decide.label_checks import warn_of_guesses
 from credibly.decide.learn import (
     Learned,
     calibrate,
@@ -24,6 +23,7 @@ from credibly.decide.learn import (
     thresholds_of,
 )
 from credibly.decide.ordinary import Ordinary, read_ordinary, warn_of_left_out
+from credibly.decide.ordinary_checks import warn_of_guesses
 from credibly.decide.shown import judge_html
 from credibly.io.fingerprints import quick_digest
 from credibly.io.streams import is_batch, length_of
@@ -163,12 +163,15 @@ class Judge(Knowledge):
     def summary(self) -> str:
         """What it was fitted with, and what it costs."""
         facts = self.facts
-        promise = f"false alarms {facts.false_alarms:.2%} (proved: at most {facts.proved:.2%})"
+        promise = (
+            f"false alarms {facts.false_alarms:.2%} (proved: at most {facts.proved:.2%} on average)"
+        )
         if facts.error_rate is not None:
             promise += (
                 f"; at most {facts.error_rate:.2%} of what is accepted is wrong, with confidence "
                 f"{facts.confidence:.0%}"
             )
+            promise += ", for each class" if len(set(self.thresholds.tolist())) > 1 else ""
         compared = (
             "inputs alone"
             if self.examiner.hidden is None
@@ -181,6 +184,10 @@ class Judge(Knowledge):
             f"  cost: {facts.cost:.2f} passes per input (a forward: .33); profile: {facts.profile}",
             f"  compares: {compared}; gamma {self.examiner.gamma:g}",
         ]
+        never = self.thresholds.isinf().nonzero().squeeze(1).tolist()
+        if never:
+            names = ", ".join(map(self.examiner.clf.class_name, never))
+            lines.append(f"  never accepted: {names} (too few labels, or too many are wrong)")
         for verdict, right in facts.shares_right.items():
             lines.append(f"  ordinary inputs called {verdict}: {right:.1%} right")
         if facts.left_out:

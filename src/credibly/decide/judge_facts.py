@@ -33,6 +33,14 @@ class Asked:
 
     def __post_init__(self) -> None:
         check_views(self.views)
+        remedy = "Pass error_rate=0.05, say, or leave by_class out."
+        require(
+            not self.by_class or self.error_rate is not None,
+            "error_rate",
+            "a share",
+            "none",
+            remedy,
+        )
         share("false_alarms", self.false_alarms)
         share("doubted", self.doubted)
         share("confidence", self.confidence)
@@ -112,7 +120,10 @@ class Facts:
 
     @property
     def proved(self) -> float:
-        """What false alarms never exceed, for exchangeable inputs: cross-conformal p-values."""
+        """What false alarms never exceed on average over draws of the ordinary inputs.
+
+        For exchangeable inputs; cross-conformal p-values are valid up to a factor of two.
+        """
         return min(1.0, 2 * self.false_alarms)
 
     def as_json(self) -> dict[str, Any]:

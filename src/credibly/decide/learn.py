@@ -10,6 +10,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
+from credibly._validation import require
 from credibly.decide import thresholds
 from credibly.decide.alarm import Alarm, Answers, Question
 from credibly.decide.calibration import VennAbers
@@ -22,6 +23,7 @@ from credibly.decide.examine import (
 )
 from credibly.decide.judge_facts import Asked
 from credibly.decide.ordinary import Ordinary
+from credibly.decide.ordinary_checks import check_distinct, warn_of_a_probability
 from credibly.decide.recipe import (
     FAR,
     MANY_CLASSES,
@@ -30,7 +32,7 @@ from credibly.decide.recipe import (
     TrustRecipe,
 )
 from credibly.decide.signals import Glance, Signals, Typicality, of_logits, of_profile
-from credibly.decide.surprise import Surprise
+from credibly.decide.surprise import Surprise, inputs_needed
 from credibly.decide.verdict import Verdict
 from credibly.errors import CrediblyWarning, InvalidArgumentError
 from credibly.model.classifier import Classifier
@@ -126,6 +128,8 @@ def learn(examiner: Examiner, ordinary: Ordinary, asked: Asked, tick: Tick | Non
         if tick is not None:
             tick((number + 1) / len(ordinary.variables))
     looks = Glance.concatenate(seen)
+    check_distinct(looks.logits, looks.values, inputs_needed(asked.false_alarms))
+    warn_of_a_probability(looks.logits)
     own = {name: torch.cat([part[name] for part in signals]) for name in signals[0]}
     rows = finite_logits(looks.logits).nonzero().squeeze(1)
     asked.check_counts(len(rows), None if ordinary.labels is None else len(rows))
@@ -241,6 +245,7 @@ def _by_class(samples: Sequence[tuple[Tensor, Tensor]], asked: Asked) -> Tensor:
     """
     found, never = [], []
     sure = 1 - (1 - asked.tested_confidence) / len(samples)
+    needed = thresholds.samples_needed(asked.error_rate or 0.0, sure)
     for k, (trust, right) in enumerate(samples):
         try:
             least = thresholds.for_error_rate(trust, right, asked.error_rate or 0.0, sure)
@@ -248,10 +253,19 @@ def _by_class(samples: Sequence[tuple[Tensor, Tensor]], asked: Asked) -> Tensor:
             least = torch.inf
             never.append(k)
         found.append(least)
+    require(
+        len(never) < len(samples),
+        "labels",
+        f"for an error rate of {asked.error_rate:g} in one class, with confidence "
+        f"{asked.confidence:g}: at least {needed} labelled inputs of it, none of them wrong",
+        f"at most {max(len(right) for _, right in samples)} predicted as one class",
+        "Label more ordinary inputs, allow a larger error rate, or leave by_class out.",
+    )
     if never:
         warnings.warn(
             f"no error rate of {asked.error_rate:g} can be promised for the classes {never}, of "
-            "which too few are labelled or too many are wrong: they are never accepted",
+            f"which too few are labelled ({needed} are needed, if none is wrong) or too many are "
+            "wrong: they are never accepted",
             CrediblyWarning,
             stacklevel=5,
         )

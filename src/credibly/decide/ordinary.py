@@ -14,7 +14,7 @@ from torch import Tensor
 from credibly._validation import labels as check_labels
 from credibly._validation import plain_tensor, require
 from credibly.decide.examine import variables_of
-from credibly.decide.label_checks import refuse_another_order
+from credibly.decide.ordinary_checks import refuse_another_order
 from credibly.errors import CrediblyWarning
 from credibly.io.labels import label_place, names_a_file, numbered, raw_labels
 from credibly.io.marks import is_marks, labels_from_marks, read_marks

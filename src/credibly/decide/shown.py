@@ -62,9 +62,8 @@ def _row(found: Judgement, row: int) -> list[str]:
 def judge_html(judge: Judge) -> str:
     """What it was fitted on, what it promises, and what it costs."""
     known = judge.facts
-    promise = (
-        f"{percent(known.false_alarms)} false alarms (proved: at most {percent(known.proved)})"
-    )
+    proved = f"proved: at most {percent(known.proved)} on average"
+    promise = f"{percent(known.false_alarms)} false alarms ({proved})"
     if known.error_rate is not None:
         promise += (
             f"; at most {percent(known.error_rate)} of the accepted are wrong, "
