@@ -13,10 +13,9 @@ from torch import Tensor
 
 from credibly._validation import require
 from credibly.adapters.sklearn.context import SvcOutputs, kind_of
-from credibly.adapters.sklearn.tables import refuse_sparse
 from credibly.adapters.sklearn.twin import from_sklearn
 from credibly.errors import CrediblyWarning, MissingExtraError, ModelError
-from credibly.model.batches import unlike_units
+from credibly.model.batches import refuse_sparse, unlike_units
 from credibly.model.classifier import Classifier
 from credibly.model.losses import Loss
 from credibly.model.space import Space
@@ -114,7 +113,7 @@ class CredibilityClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> CredibilityClassifier:  # noqa: N803
         """Fit the inner model, build its twin and settle gamma; `fit_params` go to the model."""
-        refuse_sparse(X)
+        refuse_sparse(X, "X")
         self._check_space()
         frozen = self.prefit or kind_of(self.estimator) == "FrozenEstimator"
         model = self.estimator if frozen else clone(self.estimator).fit(X, y, **fit_params)

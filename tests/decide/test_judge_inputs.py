@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
@@ -270,3 +271,38 @@ def test_a_judgement_that_fails_leaves_no_generator_kept(net):
         judge(NEW)
     assert _INNERMOST.get() is None
     assert caught.value.__traceback__ is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda x: x[:, 0], r"pass x\[:, None\]"),
+        (lambda x: x.flatten(1), r"pass x\.reshape\(-1, 1, 6, 6\)"),
+        (lambda x: x.expand(-1, 3, 6, 6), "number of channels"),
+        (lambda x: x[:, :, :, :5], "Resize them"),
+        (lambda x: x[0], r"pass x\[None\]"),
+    ],
+)
+def test_inputs_of_another_shape_are_told_how_to_be_passed(change, words):
+    x = torch.rand(150, 1, 6, 6)
+    net = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), Summed()).eval()
+    judge = cr.Judge.fit(net, x, features=None)
+    with pytest.raises(cr.errors.InvalidArgumentError, match=words):
+        judge(change(x))
+
+
+class Summed(torch.nn.Module):
+    """Takes inputs of any shape."""
+
+    def forward(self, x):
+        flat = x.reshape(len(x), -1).mean(1, keepdim=True)
+        return torch.cat([5 * flat, -flat], 1)
+
+
+def test_sparse_inputs_are_told_to_be_dense():
+    x = torch.randn(150, 4)
+    judge = cr.Judge.fit(torch.nn.Linear(4, 3), x)
+    sparse = scipy.sparse.csr_matrix(x.numpy())
+    for work in (judge, lambda given: cr.Judge.fit(torch.nn.Linear(4, 3), given)):
+        with pytest.raises(cr.errors.InvalidArgumentError, match=r"sparse csr_matrix.*x\.toarray"):
+            work(sparse)

@@ -62,7 +62,7 @@ def test_an_error_rate_by_class_that_no_class_allows_is_refused():
     labels = clf.predict(x)
     with pytest.raises(cr.errors.InvalidArgumentError, match="at least 96 labelled"):
         cr.Judge.fit(clf, x, labels, error_rate=0.05, by_class=True)
-    with pytest.raises(cr.errors.InvalidArgumentError, match="to keep by class, got none"):
+    with pytest.raises(cr.errors.InvalidArgumentError, match="or leave by_class out"):
         cr.Judge.fit(clf, x, labels, by_class=True)
 
 

@@ -101,6 +101,7 @@ def test_labels_stand_beside_the_ids_of_the_output(folder, tmp_path, name, how):
     assert len(cr.Profile.from_parquet(out)) == ROWS
 
 
+@pytest.mark.filterwarnings("ignore:.*are copies of others")
 def test_without_a_label_nothing_is_carried(folder, tmp_path):
     source = cr.open_source(folder / "a.npz")
     assert source.carried(0, 5) == {}

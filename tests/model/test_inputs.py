@@ -55,7 +55,7 @@ def test_a_batch_without_a_sample_axis_is_refused(classifier, shape):
     error = _refusal(classifier, torch.zeros(shape, dtype=torch.float64))
     assert error.argument == "x"
     assert f"shape {shape}" in error.got
-    assert "x.unsqueeze(0)" in error.remedy
+    assert "x[None]" in error.remedy
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (0, 1, 28, 28), (3, 0)])

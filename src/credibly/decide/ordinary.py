@@ -180,6 +180,8 @@ def _needs_units(net: Any, clf: Classifier) -> bool:
 def _in_own_units(clf: Classifier, variables: Sequence[Variable]) -> list[Variable]:
     """The same inputs, each column measured in its standard deviation."""
     values = torch.cat([variable.values.cpu() for variable in variables])
+    if not bool((values != values[0]).any()):  # no column has a unit; they are refused later
+        return list(variables)
     scaled = with_space(clf, Space.standardised(values))
     return [bind(scaled, variable.values) for variable in variables]
 

@@ -8,6 +8,7 @@ never too small.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -263,7 +264,17 @@ def _reshaped(got: tuple[int, ...], shape: tuple[int, ...]) -> str:
         for order in permutations(range(1, len(got))):
             if tuple(got[axis] for axis in order) == shape:
                 return f"Its axes are in another order: pass x.permute{(0, *order)}."
-    return "Resize them as the ordinary ones are."
+    if len(got) == len(shape) and 1 in shape and tuple(n for n in shape if n > 1) == got[1:]:
+        axis = shape.index(1) + 1
+        return f"Add the missing axis: pass x[{':, ' * axis}None]."
+    if len(got) == 2 and got[1] == math.prod(shape):
+        return f"They have as many numbers: pass x.reshape{(-1, *shape)}."
+    if len(got) == len(shape) + 1 == 4 and got[2:] == shape[1:]:
+        return "Convert them to the same number of channels, grey or colour."
+    return "Resize them as the ordinary ones are." if len(shape) == 3 else _FIT
+
+
+_FIT = "Pass inputs like the ordinary ones that the Judge was fitted on."
 
 
 def _axes(x: Tensor) -> range:

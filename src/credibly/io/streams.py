@@ -20,6 +20,7 @@ from credibly.adapters.transformers import from_transformers
 from credibly.io.loaded import LoadedClassifier
 from credibly.io.python_models import is_estimator
 from credibly.io.sources import Source, open_source
+from credibly.model.batches import refuse_sparse
 from credibly.model.classifier import Classifier
 from credibly.model.variable import Variable
 from credibly.types import from_numpy, is_table
@@ -68,6 +69,7 @@ def batches_of(
         labels: the name of the labels, where samples are mappings; True where the second of a pair
             is labels whatever it looks like.
     """
+    refuse_sparse(data, "x")
     found = False
     for item in _items(clf, data, size):
         found = True
@@ -104,6 +106,8 @@ def length_of(data: Any) -> int | None:
     if isinstance(data, DataLoader):
         data = data.dataset
     if isinstance(data, str | Path | Mapping | list | tuple) or not hasattr(data, "__len__"):
+        return None
+    if hasattr(data, "toarray"):  # sparse, which is refused when it is read
         return None
     return len(data)
 

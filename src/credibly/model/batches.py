@@ -112,7 +112,8 @@ def _in_order(clf: Classifier, table: Any, names: tuple[str, ...]) -> Tensor:
     require(
         not missing and not unknown and len(found) == len(names),
         "x",
-        f"the {len(names)} columns that the space names: {', '.join(names[:5])}, ...",
+        f"the {len(names)} columns that the space names: {', '.join(names[:5])}"
+        + ", ..." * (len(names) > 5),
         differ if missing or unknown else "some of them twice",
         "Columns are found by name, in any order: pass x[list(clf.space.columns)].",
     )
@@ -135,6 +136,17 @@ def _in_order(clf: Classifier, table: Any, names: tuple[str, ...]) -> Tensor:
 
 HALF = (torch.float16, torch.bfloat16)
 """Precisions whose rounding hides the trade-off."""
+
+
+def refuse_sparse(x: Any, name: str) -> None:
+    """Raise for a sparse matrix."""
+    require(
+        isinstance(x, np.ndarray) or not hasattr(x, "toarray"),
+        name,
+        "a dense matrix or table",
+        f"a sparse {type(x).__name__}",
+        f"Convert it: {name}.toarray(). Profiles move every feature, also those at zero.",
+    )
 
 
 def check_classifier(clf: object) -> Classifier:
@@ -232,7 +244,7 @@ def _check_shape(x: Tensor, name: str) -> None:
     dense, got = x.layout == torch.strided, f"shape {tuple(x.shape)}"
     layout = f"a tensor of layout {x.layout}"
     require(dense, name, "a dense batch (n, ...)", layout, f"Convert it: {name}.to_dense().")
-    remedy = f"For a single sample pass {name}.unsqueeze(0)."
+    remedy = f"For a single sample pass {name}[None]."
     require(x.dim() >= 2, name, "a batch (n, ...) with the sample axis first", got, remedy)
     expected = "at least one sample of at least one feature"
     require(x.numel() > 0, name, expected, got, "Skip empty batches.")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from credibly._validation import require
 from credibly.errors import InvalidArgumentError
-from credibly.model.batches import check_batch, check_classifier, numbers_of_table
+from credibly.model.batches import check_batch, check_classifier, numbers_of_table, refuse_sparse
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import undisturbed
@@ -57,6 +57,7 @@ def bind(
             moved.innermost.coordinates.check_inside()  # other values than those it was bound to
         return moved
     clf = check_classifier(clf)
+    refuse_sparse(x, name)
     if clf.space is None and clf.module is None and not _is_nested(x):
         return Inputs(clf, check_batch(clf, x, name))
     _refuse_labelled(clf, x, name)

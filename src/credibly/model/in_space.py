@@ -190,7 +190,7 @@ def _only_floating(inputs: Nested) -> list[str]:
     remedy = (
         (listed if isinstance(inputs, list | tuple) else "")
         + "If the model takes several parts, say which may move: "
-        "Classifier(net, space=Space(vary=[...]))."
+        "Classifier(net, space=Space(vary=[...])), with unpack=True if each is an argument."
         if floating
         else "Whole numbers cannot move. For token ids move the embeddings, by the name of that "
         "layer: Classifier(net, module='embedding')."

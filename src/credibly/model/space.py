@@ -234,7 +234,8 @@ def _spread(name: str, path: str, value: Any, shape: tuple[int, ...], dtype: tor
         name,
         expected=f"{kind} that broadcasts to one sample, {shape}{of}",
         got=got,
-        remedy="Leave out the sample axis: the space is the same for every sample.",
+        remedy="Leave out the sample axis: the space is the same for every sample. If the space is "
+        "right, pass inputs of its size.",
     )
 
 

@@ -252,7 +252,7 @@ def test_tables_keep_their_columns(net, table):
     [
         (lambda t: t[t.columns[::-1]], "another order"),
         (lambda t: t.rename(columns={t.columns[0]: "other"}), "unknown .'other'."),
-        (lambda t: t.assign(**{t.columns[0]: "text"}).to_numpy(), "values of type object"),
+        (lambda t: t.assign(**{t.columns[0]: "text"}).to_numpy(), "of type object"),
         (lambda t: t.assign(**{t.columns[0]: np.nan}), "NaN"),
         (lambda t: t.iloc[0].to_numpy(), "reshape"),
         (lambda t: t.to_numpy()[:, :2], "shape .150, 2."),

@@ -43,9 +43,9 @@ def test_a_missing_value_gets_a_status_and_does_not_affect_other_rows():
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        (TABLE.assign(extra=1.0), "unknown .'extra'."),
+        (TABLE.assign(extra=1.0), "also .'extra'."),
         (TABLE.drop(columns=TABLE.columns[1]), f"missing .'{TABLE.columns[1]}'."),
-        (TABLE.assign(**{TABLE.columns[0]: "text"}), "values of type object"),
+        (TABLE.assign(**{TABLE.columns[0]: "text"}), "of type object"),
     ],
 )
 def test_a_table_of_other_columns_is_refused(table, words):

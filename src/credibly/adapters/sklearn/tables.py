@@ -12,27 +12,18 @@ from torch import Tensor
 
 from credibly._validation import require
 from credibly.errors import InvalidArgumentError
+from credibly.model.batches import refuse_sparse
 from credibly.types import is_table, table_numbers
 
 Names = tuple[str, ...] | None
 _require = partial(require, argument="X")
 
 
-def refuse_sparse(x: Any) -> None:
-    """Raise for a sparse matrix."""
-    _require(
-        isinstance(x, np.ndarray) or not hasattr(x, "toarray"),
-        expected="a dense matrix or table",
-        got=f"a sparse {type(x).__name__}",
-        remedy="Convert it: X.toarray(). Profiles move every feature, also those at zero.",
-    )
-
-
 def as_matrix(
     x: Any, *, features: int, names: Names, dtype: torch.dtype, gaps: bool = False
 ) -> Tensor:
     """A tensor (n, features), with missing values only if `gaps`; other things are errors."""
-    refuse_sparse(x)
+    refuse_sparse(x, "X")
     if names is not None and hasattr(x, "columns"):
         check_columns(x.columns, names)
     values = (x.detach() if isinstance(x, Tensor) else torch.as_tensor(_numbers(x))).to(dtype)
@@ -74,9 +65,23 @@ def _numbers(x: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         raise InvalidArgumentError(
             "X",
             expected="numbers",
-            got=f"values of type {array.dtype} such as {array.reshape(-1)[0]!r}",
+            got=f"{_first_word(x, array)}, of type {array.dtype}",
             remedy="Encode categories and text as numbers before the model is fitted.",
         ) from error
+
+
+def _first_word(x: Any, array: np.ndarray[Any, Any]) -> str:
+    """The first value that is no number, and its column if that has a name."""
+    columns = list(getattr(x, "columns", []))
+    rows = array.reshape(len(array), -1)
+    for k in range(rows.shape[1]):
+        for value in rows[:, k]:
+            try:
+                float(value)
+            except (TypeError, ValueError):
+                where = f" in column {str(columns[k])!r}" if k < len(columns) else ""
+                return f"{value!r}{where}"
+    return repr(array.reshape(-1)[0])
 
 
 def check_columns(found: Sequence[object], names: tuple[str, ...], argument: str = "X") -> None:
@@ -86,10 +91,22 @@ def check_columns(found: Sequence[object], names: tuple[str, ...], argument: str
         return
     missing = [name for name in names if name not in columns][:5]
     unknown = [name for name in columns if name not in names][:5]
-    order = f"the same columns in another order: {', '.join(columns[:5])}, ..."
+    twice = sorted({name for name in columns if columns.count(name) > 1})[:5]
+    got, remedy = f"the same in another order: {in_short(columns)}", _SELECT
+    if twice:
+        got, remedy = f"{', '.join(twice)} more than once", "Keep one column of each name."
+    elif missing:
+        got, remedy = f"missing {missing}, unknown {unknown}", "Pass all that it was fitted on."
+    elif unknown:
+        got = f"also {unknown}"
     raise InvalidArgumentError(
-        argument,
-        expected=f"the columns of the fit, in their order: {', '.join(names[:5])}, ...",
-        got=f"missing {missing}, unknown {unknown}" if missing or unknown else order,
-        remedy="Pass the columns of table[list(model.feature_names_in_)].",
+        argument, expected=f"the columns of the fit: {in_short(names)}", got=got, remedy=remedy
     )
+
+
+_SELECT = "Pass table[list(model.feature_names_in_)]."
+
+
+def in_short(names: Sequence[str]) -> str:
+    """The first names of columns."""
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
