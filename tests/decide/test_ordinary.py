@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -75,3 +76,27 @@ def test_classes_that_are_never_accepted_are_named():
         judge = cr.Judge.fit(clf, x, labels, error_rate=0.2, by_class=True)
     assert "with confidence 95%, for each class" in judge.summary()
     assert f"never accepted: {clf.class_name(rare)} " in judge.summary()
+
+
+@pytest.mark.parametrize("shape", [(4,), (1, 6, 6)])
+def test_the_ordinary_inputs_themselves_are_known_again(tmp_path, shape):
+    x = torch.randn(300, *shape)
+    clf = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(x[0].numel(), 3)).eval()
+    judge = cr.Judge.fit(clf, x[:200])
+    np.save(tmp_path / "x.npy", x[:200].numpy())
+    np.save(tmp_path / "new.npy", x[180:].numpy())
+    with pytest.warns(cr.errors.CrediblyWarning, match="are those that the Judge was fitted on"):
+        cr.judge_file(judge, tmp_path / "x.npy", tmp_path / "v.parquet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", cr.errors.CrediblyWarning)
+        cr.judge_file(judge, tmp_path / "new.npy", tmp_path / "w.parquet")
+
+
+def test_rows_of_a_table_of_few_values_are_not_taken_for_the_ordinary_ones(tmp_path):
+    x = torch.randint(0, 2, (400, 4)).float()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*copies")
+        judge = cr.Judge.fit(torch.nn.Linear(4, 3).eval(), x[:200])
+        warnings.simplefilter("error", cr.errors.CrediblyWarning)
+        np.save(tmp_path / "x.npy", x[200:].numpy())
+        cr.judge_file(judge, tmp_path / "x.npy", tmp_path / "v.parquet")

@@ -22,6 +22,7 @@ from credibly.batch.tally import FAILED, JUDGED, OUTSIDE, UNREADABLE
 from credibly.batch.work import Maker, Packed, Table
 from credibly.decide.judge import Judge
 from credibly.decide.judge_files import digest
+from credibly.decide.ordinary_checks import warn_of_known
 from credibly.decide.shown import classes_as_words
 from credibly.io.fingerprints import digest_of_classifier
 from credibly.io.models import LoadedClassifier
@@ -202,5 +203,6 @@ def _check(job: JudgeJob) -> dict[str, Any]:
         "Bring them into that shape: leave out columns that are not features (--drop NAME), resize "
         "images (--size HEIGHTxWIDTH), or fit a Judge on such inputs.",
     )
-    with first_rows(job):
+    with first_rows(job) as first:
+        warn_of_known(ordinary, first.variable, level=4)
         return {"gamma": job.judge.examiner.gamma}

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
+from contextlib import suppress
 from typing import Any
 
 from torch import Tensor
 from torch.utils.data import DataLoader, RandomSampler
 
 from credibly._validation import require
-from credibly.errors import CrediblyWarning
+from credibly.decide.typicality import TypicalInputs
+from credibly.errors import CrediblyError, CrediblyWarning
+from credibly.model.variable import Variable
 
 SHARE_OF_COPIES = 0.1
 """Of the ordinary inputs, from which a warning is given."""
@@ -38,6 +41,20 @@ def refuse_another_order(data: Any, labels: Any) -> None:
 def shuffles(data: Any) -> bool:
     """Whether a loader yields its inputs in an order of its own."""
     return isinstance(data, DataLoader) and isinstance(data.sampler, RandomSampler)
+
+
+def warn_of_known(known: TypicalInputs | None, variable: Variable, *, level: int) -> None:
+    """Say so if the inputs to judge are those that the Judge was fitted on."""
+    if known is None or variable.moves != "inputs":
+        return
+    with suppress(CrediblyError):  # what is wrong with the inputs is said later
+        if known.are_ordinary(variable.values):
+            warnings.warn(
+                "these inputs are those that the Judge was fitted on: what it says of them looks "
+                "better than what it will say of others. Judge new inputs.",
+                CrediblyWarning,
+                stacklevel=level,
+            )
 
 
 def warn_of_guesses(predicted: Tensor, labels: Tensor, classes: int) -> None:
@@ -73,19 +90,21 @@ def check_distinct(logits: Tensor, values: Tensor | None, needed: int) -> None:
             "as one of its own, so pass each once; only rows of a table of few values are "
             "ordinarily the same.",
             CrediblyWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
 
 
 def _distinct(logits: Tensor, values: Tensor | None) -> int:
-    """How many inputs differ; those of one answer are compared themselves."""
+    """How many inputs differ; those of one answer are compared themselves, if they are known."""
+    if values is None:
+        return len(logits)
     scale = ROUNDING * logits.abs().amax().clamp(min=1e-30)
     answers = (logits / scale).round().unique(dim=0, return_inverse=True)[1]  # type: ignore[no-untyped-call]
     sizes = answers.bincount()
-    if values is None or int(sizes.max()) == 1:
+    if int(sizes.max()) == 1:
         return len(sizes)
     digests = {
-        (answer, hashlib.sha256(values[row].cpu().contiguous().numpy().tobytes()).digest())
+        (answer, hashlib.sha256((values[row] + 0.0).cpu().numpy().tobytes()).digest())
         for row, answer in enumerate(answers.tolist())
         if sizes[answer] > 1
     }
@@ -103,5 +122,5 @@ def warn_of_a_probability(logits: Tensor) -> None:
             "always predicted. If it is a probability, say Classifier(net, "
             "outputs='probabilities') (--outputs probabilities); it was taken as a logit.",
             CrediblyWarning,
-            stacklevel=5,
+            stacklevel=4,
         )

@@ -31,6 +31,9 @@ CLIP = 4.0
 
 TINY = 1e-12
 
+FEW, SAME = 32, 1e-6
+"""Inputs by which others are known again, and how near they must be, by the largest value."""
+
 AXES = 4
 """Axes of an input at most whose order is looked for."""
 
@@ -229,6 +232,20 @@ class TypicalInputs:
         got = tuple(x.shape[1:])
         expected = f"inputs of the shape of the ordinary ones, {self.shape}"
         require(got == self.shape, "x", expected, f"{got}", _reshaped(tuple(x.shape), self.shape))
+
+    def are_ordinary(self, x: Tensor) -> bool:
+        """Whether these inputs are the very ordinary ones, as far as a few of them tell.
+
+        Where ordinary inputs are copies of each other, as in tables of few values, nothing is said.
+        """
+        here = self.points.points
+        if tuple(x.shape[1:]) != self.shape or not len(x) >= FEW:
+            return False
+        some = self.metric(x[:FEW]).float().to(here)
+        same = SAME * float(here.abs().amax())
+        if not float(nearest(some, here, 1).amax()) <= same:  # NaN is none of them
+            return False
+        return float(nearest(here[:FEW], here, 2)[:, 1].median()) > same
 
     def of_new(self, x: Tensor, columns: Tensor) -> dict[str, Tensor]:
         """Signals of new inputs, whose `input_columns` are known."""

@@ -27,6 +27,7 @@ _TRUST = "pass trusted=True (--unsafe-pickle) only if you made the file or trust
 _PURPOSE = "A fitted scikit-learn model"
 
 _OWN = (
+    "numpy.dtype",  # of imputers: the kind of numbers, no code
     "credibly.estimator.CredibilityClassifier",
     "credibly.model.space.Space",
     *(f"credibly.model.losses.{name}" for name in (

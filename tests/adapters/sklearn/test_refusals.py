@@ -178,7 +178,7 @@ class Subclass(LogisticRegression):
         (SVC, "SVC: it is not fitted"),
         (LogisticRegression, "not fitted"),
         (KernelRidge, "not fitted"),
-        (StandardScaler, "no twin"),
+        (StandardScaler, "no classifier"),
         (
             lambda: GridSearchCV(SVC(), {"C": [1.0, 2.0]}, cv=2, refit=False).fit(X, Y),
             "refit=True",

@@ -174,6 +174,11 @@ def _no_twin(estimator: Any, context: Context) -> Exception:
     why, remedy = "it has no twin", _OTHERS
     if _is_flat(estimator):
         why = _WHY_FLAT
+    elif not hasattr(estimator, "classes_"):
+        why, remedy = (
+            "it is no classifier",
+            "Pass a fitted classifier, or a pipeline that ends in one.",
+        )
     elif "Neighbors" in kind:
         why = "it jumps where other neighbours become the nearest"
     elif kind_of(estimator) == "BaggingClassifier":
