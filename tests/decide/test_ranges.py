@@ -168,6 +168,20 @@ def test_a_change_of_what_never_changed_is_as_far_out_as_the_only_ordinary_excep
     assert found[2:].tolist() == [0.0, 0.0]
 
 
+def test_a_column_that_varies_by_rounding_alone_is_constant():
+    x = torch.ones(200, 3, dtype=torch.float64)
+    x[:, 0] = 100 + 1e-6 * torch.exp(drawn(200, 1)[:, 0])  # less skewed in logarithms
+    x[:, 1] = drawn(200, 1, seed=1)[:, 0]
+    ranges = Ranges.fit(x, ("a", "b", "c"))
+    assert ranges.in_logs[0]
+    assert ranges.of_own(x)[1:-1].max() < 1.0
+    far = x[:2].clone()
+    far[1, 0] = 7.0
+    inside, outside = ranges.of_new(far).tolist()
+    assert inside == 0.0
+    assert outside > 2.0
+
+
 def test_constant_columns_catch_every_change_and_alarm_on_nothing_else():
     x = torch.cat([drawn(1300, 5), torch.ones(1300, 1)], 1)
     judge = cr.Judge.fit(torch.nn.Linear(6, 2).double().eval(), x[:300])

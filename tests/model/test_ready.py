@@ -8,6 +8,7 @@ from torch import nn
 
 import credibly as cr
 from credibly.decide.ordinary import Ordinary
+from credibly.model.watched import Watched
 from tests.model.test_fast import with_statistics
 
 
@@ -91,7 +92,11 @@ def test_a_copy_whose_original_has_changed_refuses_to_answer(change):
     judge = cr.Judge.fit(quick, x)
     copied = deepcopy(quick)
     change(net)
-    for call in (lambda: cr.credibility(quick, x, gamma=1.0), lambda: judge(x[:2])):
+    calls = [
+        lambda: cr.credibility(quick, x, gamma=1.0), lambda: judge(x[:2]),
+        lambda: quick.predict(x), lambda: quick.logits(x), lambda: quick.losses(x),
+    ]  # fmt: skip
+    for call in calls:
         with pytest.raises(cr.errors.ModelError, match=r"weights.*have changed.*accelerate\("):
             call()
     cr.credibility(clf, x[:2], gamma=1.0)
@@ -100,6 +105,17 @@ def test_a_copy_whose_original_has_changed_refuses_to_answer(change):
         cr.credibility(deepcopy(quick), x[:2], gamma=1.0)  # what is stale stays so
     again = cr.accelerate(clf, x, draft=False)
     assert torch.allclose(again.losses(x), clf.losses(x), atol=1e-5)
+
+
+def test_a_tensor_with_the_address_of_one_that_is_gone_is_another():
+    net = with_statistics(training()[0])
+    missed = 0
+    for _ in range(30):
+        seen = Watched(net)
+        for _ in range(2):  # the second is often put where the first one was
+            net[1].running_mean = torch.randn(8)
+        missed += not seen.changed
+    assert missed == 0
 
 
 def test_what_changes_no_weight_is_allowed():

@@ -167,6 +167,8 @@ def broken(x):
     yield {"inputs": [{**good, "datatype": "FP8"}]}, "inputs[0].datatype"
     yield {"inputs": [{**good, "datatype": "INT32"}]}, "inputs[0].data"
     yield {"inputs": [{**good, "datatype": "BOOL"}]}, "inputs[0].data"
+    yield {"inputs": [{**good, "datatype": "UINT8", "data": [300] * 12}]}, "inputs[0].data"
+    yield {"inputs": [{**good, "datatype": "UINT8", "data": [-1] * 12}]}, "inputs[0].data"
     yield {"inputs": [{**good, "datatype": "INT32", "data": [1] * 12}]}, "inputs"
     yield {"inputs": [{**good, "data": "abc"}]}, "inputs[0].data"
     yield {"inputs": [{**good, "parameters": 3}]}, "inputs[0].parameters"

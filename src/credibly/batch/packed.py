@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ class PackedModel:
         """Load it, and move it to a device where one is given."""
         if self.spec is None or self.wanted is None:
             assert self.live is not None  # noqa: S101  # one of both is there
-            return moved(self.live, device)
+            return moved(self.live, device, copied=True)
         loaded = load_classifier(self.spec, **vars(self.wanted))
         if loaded.parts != self.parts:
             known = dict(self.parts)
@@ -67,14 +68,17 @@ class PackedModel:
         return replace(loaded, classifier=moved(loaded.classifier, device))
 
 
-def moved(clf: Classifier, device: str | None) -> Classifier:
-    """Return the classifier on a device; one without a module stays where it is."""
+def moved(clf: Classifier, device: str | None, *, copied: bool = False) -> Classifier:
+    """Return the classifier on a device; one without a module stays where it is.
+
+    With `copied`, the module that was passed is not moved itself: it may be the caller's own.
+    """
     if device is None or not isinstance(clf.net, nn.Module):
         return clf
     if clf.device is not None and clf.device.type == torch.device(device).type:
         return clf
     try:
-        net = clf.net.to(device)
+        net = (deepcopy(clf.net) if copied else clf.net).to(device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = (str(error).splitlines() or [""])[0]
         raise ModelError(

@@ -72,8 +72,9 @@ def _signals_kept() -> Iterator[None]:
         yield
     except SystemExit as told:
         raise KeyboardInterrupt from told
-    if main and before is not None:
-        signal.signal(signal.SIGTERM, before)
+    finally:
+        if main and before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _require_usable(connected_to: str, address: str | None, wanted: Mapping[str, Any]) -> None:

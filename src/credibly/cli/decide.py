@@ -79,10 +79,7 @@ def _check(profiles: Path, rule: Path, out: Path, *, overwrite: bool) -> None:
     for source in (profiles, rule):
         if source.exists() and out.samefile(source):
             raise OutputError(f"{out} is a file that is read", remedy="Choose another name.")
-    if not overwrite:
-        raise OutputError(
-            f"{out} exists already", remedy="Choose another name, or replace it with --overwrite."
-        )
+    o.check_free(out, overwrite=overwrite)
 
 
 def _ids_and_statuses(path: Path) -> tuple[Any, list[str]]:

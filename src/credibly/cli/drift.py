@@ -9,7 +9,7 @@ import typer
 
 from credibly.cli import options as o
 from credibly.cli.console import print_text
-from credibly.errors import FileFormatError, InvalidArgumentError, OutputError
+from credibly.errors import FileFormatError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from credibly.decide.drift import DriftWatch
@@ -56,7 +56,7 @@ def drift(
 
     for place in out or []:
         _check_ending(place)
-        _check_free(place, overwrite=overwrite)
+        o.check_free(place, overwrite=overwrite)
     with o.plain_warnings():
         stream = open_verdicts(verdicts)
         given = {"ordinary": ordinary, "false_alarms": false_alarms, "by_class": by_class}
@@ -94,11 +94,6 @@ def _check_ending(place: Path) -> None:
             f"{place}: {place.suffix or 'no ending'!r} is not written. Name a file that ends in "
             f"{', '.join(ENDINGS)}."
         )
-
-
-def _check_free(place: Path, *, overwrite: bool) -> None:
-    if place.exists() and not overwrite:
-        raise OutputError(f"{place} exists already", remedy="Choose another name, or --overwrite.")
 
 
 def _write(place: Path, watch: DriftWatch, history: object, names: object) -> None:

@@ -70,8 +70,7 @@ def _check_free(html: Path, read: Sequence[Path | None], *, overwrite: bool) -> 
     for place in filter(None, read):
         if html.resolve() == place.resolve() or place.resolve() in html.resolve().parents:
             raise OutputError(f"{html} is, or lies in, what is read", remedy="Choose another name.")
-    if html.exists() and not overwrite:
-        raise OutputError(f"{html} exists already", remedy="Choose another name, or --overwrite.")
+    o.check_free(html, overwrite=overwrite)
 
 
 def _serve(server: Server, note: str, *, browser: bool) -> None:

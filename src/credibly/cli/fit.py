@@ -109,10 +109,7 @@ def _check(
         raise OutputError(f"{out}: the folder {out.parent} does not exist", remedy="Make it first.")
     if out.exists() and not out.is_dir():
         raise OutputError(f"{out} is a file", remedy="A Judge is a folder: choose another name.")
-    if out.is_dir() and not overwrite:
-        raise OutputError(
-            f"{out} exists already", remedy="Choose another name, or replace it with --overwrite."
-        )
+    o.check_free(out, overwrite=overwrite)
     promised = f"true classes for an error rate of {error_rate}"
     remedy = "Pass --labels and a file or column, or leave out --error-rate."
     require(error_rate is None or labels is not None, "labels", promised, "none", remedy)

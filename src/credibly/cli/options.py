@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import typer
 
 from credibly.cli.messages import as_options, plain_warnings
-from credibly.errors import InvalidArgumentError
+from credibly.errors import InvalidArgumentError, OutputError
 
 if TYPE_CHECKING:
     from credibly.io.models import LoadedClassifier
@@ -260,3 +260,10 @@ def _parameters(kind: Any) -> list[inspect.Parameter]:
         inspect.Parameter(f.name, keyword, default=f.default, annotation=hints[f.name])
         for f in fields(kind)
     ]
+
+
+def check_free(out: Path, *, overwrite: bool) -> None:
+    """Refuse to replace what is there, unless that was asked for."""
+    if out.exists() and not overwrite:
+        remedy = "Choose another name, or replace it with --overwrite."
+        raise OutputError(f"{out} exists already", remedy=remedy)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from credibly.cli import options as o
 from credibly.cli.console import print_text
 from credibly.errors import OutputError
 
@@ -15,6 +16,7 @@ def sample(
     *,
     out: Annotated[Path, typer.Option(help="The .npz file to write.")] = Path("sample.npz"),
     images: Annotated[int, typer.Option(min=1, max=1000, help="How many images.")] = 1000,
+    overwrite: o.Overwrite = False,
 ) -> None:
     """Write embedded Fashion-MNIST images to a file, to try `inspect` and `score` on."""
     from credibly.data.sample import write_images
@@ -22,6 +24,7 @@ def sample(
 
     if out.suffix != ".npz":
         raise OutputError(f"{out} does not end in .npz", remedy="Name it sample.npz.")
+    o.check_free(out, overwrite=overwrite)
     with writing(out, "Choose another place."):
         write_images(out, images=images)
     print_text(f"{images} images and labels: {out}\ntheir model: credibly.data.sample:classifier")

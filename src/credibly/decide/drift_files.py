@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -66,12 +67,8 @@ def load(path: Path, judge: str) -> Engine:
     """Read what `save` wrote, for the Judge with this digest."""
     tensors, metadata = load_tensors(path)
     check_format(path, metadata, FORMAT, VERSION)
-    try:
+    with _readable(path):
         settings = _settings(json.loads(metadata["settings"]))
-        engine = _engine(settings, {name: value.numpy() for name, value in tensors.items()})
-    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError,
-            CrediblyError) as error:  # fmt: skip
-        raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
     require(
         settings.judge == judge,
         "judge",
@@ -79,7 +76,18 @@ def load(path: Path, judge: str) -> Engine:
         in_words(judge),
         "Load that Judge, or begin to watch anew with this one.",
     )
-    return engine
+    with _readable(path):
+        return _engine(settings, {name: value.numpy() for name, value in tensors.items()})
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Whatever a damaged file leads to is an error that names it."""
+    try:
+        yield
+    except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
+            CrediblyError) as error:  # fmt: skip
+        raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
 
 
 def _settings(content: dict[str, Any]) -> WatchSettings:

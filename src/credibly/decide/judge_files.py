@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,23 +67,26 @@ def save(judge: Judge, path: Path) -> None:
     """Write both files, or none: an old Judge survives a full disk."""
     if path.exists() and not path.is_dir():
         raise OutputError(f"{path} is a file", remedy="A Judge is saved as a folder: name one.")
+    data = tensors_content(_tensors(judge), {"format": FORMAT})
+    content = {**_content(judge), "sha256": hashlib.sha256(data).hexdigest()}
     made = not path.exists()
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
-    data = tensors_content(_tensors(judge), {"format": FORMAT})
-    content = {**_content(judge), "sha256": hashlib.sha256(data).hexdigest()}
     try:
         with whole_file(path / TENSORS) as tensors, whole_file(path / NUMBERS) as numbers:
             tensors.write_bytes(data)
             numbers.write_text(json_text(content), encoding="utf-8")
     except OutputError:
         if made:
-            path.rmdir()
+            for name in (TENSORS, NUMBERS):
+                (path / name).unlink(missing_ok=True)
+            with suppress(OSError):
+                path.rmdir()
         raise
 
 
 def digest(judge: Judge) -> str:
-    """Return the SHA-256 of what `save` would write, in hex; it tells Judges apart."""
+    """Return a SHA-256, in hex, of all that a Judge is; it tells Judges apart."""
     words = json.dumps(_content(judge), sort_keys=True)
     tensors = [(name, digest_of_tensor(value)) for name, value in sorted(_tensors(judge).items())]
     return digest_of_parts([("content", words), *tensors])

@@ -242,7 +242,7 @@ class Judgement:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Judgement]) -> Judgement:
-        """One judgement of many by the same Judge; profiles are kept if all parts have them."""
+        """One judgement of many by the same Judge; those profiles are kept that parts have."""
         if len(parts) == 1:
             return parts[0]
         first, starts, profiles, rows = parts[0], 0, [], []

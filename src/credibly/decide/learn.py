@@ -128,10 +128,12 @@ def learn(examiner: Examiner, ordinary: Ordinary, asked: Asked, tick: Tick | Non
         if tick is not None:
             tick((number + 1) / len(ordinary.variables))
     looks = Glance.concatenate(seen)
-    check_distinct(looks.logits, looks.values, inputs_needed(asked.false_alarms))
-    warn_of_a_probability(looks.logits)
     own = {name: torch.cat([part[name] for part in signals]) for name in signals[0]}
     rows = finite_logits(looks.logits).nonzero().squeeze(1)
+    values = None if looks.values is None else looks.values[rows]
+    if len(rows):  # else the count below is refused
+        check_distinct(looks.logits[rows], values, inputs_needed(asked.false_alarms))
+        warn_of_a_probability(looks.logits[rows])
     asked.check_counts(len(rows), None if ordinary.labels is None else len(rows))
     _warn_of_views(own)
     whole = _Seen(looks, own, torch.cat(passes), ordinary.variables[0], ordinary.labels)

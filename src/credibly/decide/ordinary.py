@@ -27,7 +27,7 @@ from credibly.model.fast import accelerate
 from credibly.model.space import Space
 from credibly.model.variable import Inputs, Variable
 from credibly.profile.profile import Profile
-from credibly.types import Labels, finite_rows
+from credibly.types import CPU, Labels, finite_rows
 
 MOST = 5000
 """Ordinary inputs that are used at most; more make a Judge slower, not better."""
@@ -78,7 +78,7 @@ def read_ordinary(
         found = labels_from_marks(read_marks(labels), clf.classes)
         require(bool(found), "labels", "marks of right and wrong", "none", "Mark some rows first.")
         variables, chosen = _marked(clf, data, size, found)
-        known: Tensor | None = torch.tensor([found[row] for row in chosen])
+        known: Tensor | None = torch.tensor([found[row] for row in chosen], device=CPU)
     else:
         variables, known = _first(clf, data, size, labels)
         chosen = []
@@ -91,7 +91,7 @@ def read_ordinary(
         usable = _in_own_units(clf, usable)
     kept = None if known is None else known[rows]
     if chosen:  # their numbers among all that were passed
-        places = torch.tensor(chosen)
+        places = torch.tensor(chosen, device=CPU)
         rows, broken = places[rows], places[broken]
     return Ordinary(tuple(usable), rows, tuple(broken.tolist()), kept)
 

@@ -101,7 +101,7 @@ class Ranges:
         here, least, most = (self._measured(values) for values in (columns, low, high))
         gap = torch.maximum(least - here, here - most).clamp(min=0)
         alike = _same(self.low[0], self.high[0]) & (self.fractions >= 0)
-        gap = torch.where(alike, (~_same(here, self.low[0])).double(), gap)
+        gap = torch.where(alike, (~_same(columns, self.low[0])).double(), gap)
         beyond = gap / self.unit
         broken = _is_fraction(columns) & (fractions == 0)
         return torch.maximum(beyond, torch.where(broken, IMPOSSIBLE, 0.0))

@@ -19,7 +19,9 @@ RED, BLUE, WHITE = (178.0, 24.0, 43.0), (33.0, 102.0, 172.0), (247.0, 247.0, 247
 def png(pixels: Tensor) -> str:
     """Bytes (h, w, 1 or 3) as the address of a PNG inside a page."""
     height, width, channels = pixels.shape
-    rows = torch.zeros(height, 1 + width * channels, dtype=torch.uint8)  # each begins with a filter
+    rows = torch.zeros(  # each begins with a filter
+        height, 1 + width * channels, dtype=torch.uint8, device=pixels.device
+    )
     rows[:, 1:] = pixels.reshape(height, -1).to(torch.uint8)
     header = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)
     body = zlib.compress(rows.numpy().tobytes(), 6)
@@ -43,7 +45,7 @@ def difference(move: Tensor, limit: float) -> str:
     """At every pixel (h, w, channels) the channel that moved most: blue is less, red is more."""
     move = fit(move)
     most = move.gather(-1, move.abs().argmax(-1, keepdim=True)) / (limit or 1.0)
-    white, red, blue = (torch.tensor(color, dtype=most.dtype) for color in (WHITE, RED, BLUE))
+    white, red, blue = (move.new_tensor(color) for color in (WHITE, RED, BLUE))
     end = torch.where(most > 0, red, blue)
     return png((white + (end - white) * most.abs().clamp(0, 1)).round())
 

@@ -178,12 +178,8 @@ def classifier_inside(thing: object) -> str | None:
 def check_ready(clf: Classifier) -> None:
     """Refuse a model in training mode, and a faster copy of one that has changed; it is cheap."""
     check_evaluation_mode(clf)
-    if clf.watched is not None and clf.watched.changed:
-        raise ModelError(
-            "the weights of the network have changed, or were moved, since `accelerate` made a "
-            "faster copy of it, which would answer for the old ones",
-            remedy="Make another: credibly.accelerate(Classifier(net), x); fit a Judge again.",
-        )
+    if clf.watched is not None:
+        clf.watched.require_same()
 
 
 def check_evaluation_mode(clf: Classifier) -> None:

@@ -94,6 +94,8 @@ class Classifier:
 
         For two classes m may be 1, where `argmax(1)` is always 0: see `predict`.
         """
+        if self.watched is not None:
+            self.watched.require_same()
         return self.as_logits(self.raw_outputs(x).to(x.dtype))
 
     def predict(self, x: Tensor) -> Tensor:

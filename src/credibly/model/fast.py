@@ -78,7 +78,7 @@ def accelerate(
         x: a few ordinary inputs, to compare both networks on; at most 64 are used.
         draft: whether decision-grade solves may run in bfloat16.
         compiled: on a GPU, whether networks inside such recordings run through torch.compile: half
-            as fast again, after some ten seconds of compiling for each of five sizes of batches.
+            as fast again, after some ten seconds of compiling for each of four sizes of batches.
 
     Example:
         >>> import torch, credibly as cr

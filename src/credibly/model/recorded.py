@@ -154,7 +154,7 @@ class Recorder:
 
 
 def _keep(known: OrderedDict[Hashable, Any], key: Hashable, value: Any, most: int) -> None:
-    """Add an entry; the one that was used longest ago goes."""
+    """Add an entry; the one that came first goes."""
     known[key] = value
     if len(known) > most:
         known.popitem(last=False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from weakref import ref
 
 from torch import Tensor, nn
+
+from credibly.errors import ModelError
 
 
 class Watched:
@@ -16,19 +18,34 @@ class Watched:
 
     def __init__(self, net: nn.Module, stale: bool = False) -> None:  # noqa: FBT001, FBT002  # pickle
         self.net, self._stale = net, stale
-        self._seen = _state(net)
+        # not by `id`, which a new tensor may have from one that is gone
+        self._seen = [(ref(part), _writes(part)) for part in _tensors(net)]
 
     @property
     def changed(self) -> bool:
         """Whether there are other weights now."""
-        return self._stale or self._seen != _state(self.net)
+        now = _tensors(self.net)
+        same = len(now) == len(self._seen) and all(
+            seen() is part and writes == _writes(part)
+            for part, (seen, writes) in zip(now, self._seen, strict=True)
+        )
+        return self._stale or not same
+
+    def require_same(self) -> None:
+        """Refuse to answer by a copy of weights that are gone."""
+        if self.changed:
+            raise ModelError(
+                "the weights of the network have changed, or were moved, since `accelerate` made a "
+                "faster copy of it, which would answer for the old ones",
+                remedy="Make another: credibly.accelerate(Classifier(net), x); fit a Judge again.",
+            )
 
     def __reduce__(self) -> tuple[type[Watched], tuple[nn.Module, bool]]:
         return Watched, (self.net, self.changed)  # identities mean nothing in a copy
 
 
-def _state(net: nn.Module) -> list[tuple[int, int]]:
-    return [(id(part), _writes(part)) for part in chain(net.parameters(), net.buffers())]
+def _tensors(net: nn.Module) -> list[Tensor]:
+    return [*net.parameters(), *net.buffers()]
 
 
 def _writes(tensor: Tensor) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from credibly.serve.answers import FAILED, NO_TIME
 from credibly.serve.intake import Intake
-from credibly.serve.protocol import INPUT, JSON_LENGTH, OF_PROFILE, PLAIN
+from credibly.serve.protocol import INPUT, JSON_LENGTH, OF_PROFILE, PLAIN, datatypes
 
 ABOUT = (
     "Says of every prediction of a classifier whether to trust it, why, and at what cost. "
@@ -197,12 +197,12 @@ def judge(intake: Intake) -> dict[str, Any]:
 
 def infer(intake: Intake) -> dict[str, Any]:
     """Of `/v2/models/{name}/infer`."""
-    kind = "INT64" if intake.whole else "FP32"
+    kinds = datatypes(intake)
     size: Schema = {"type": "integer", "minimum": 1, "maximum": 1 << 31}
     shape = {**_list(size), "minItems": 2, "maxItems": 16}
     given = _object(
         {**_TENSOR["properties"], "name": {"enum": [INPUT]}, "shape": shape,
-         "datatype": {"enum": [kind]}},
+         "datatype": {"enum": kinds}},
         ["name", "datatype", "shape"],
     )  # fmt: skip
     output = _object({"name": {"enum": [*PLAIN, *OF_PROFILE]}, "parameters": {"type": "object"}},
@@ -212,7 +212,7 @@ def infer(intake: Intake) -> dict[str, Any]:
          "outputs": _list(output), "parameters": {"type": "object"}},
         ["inputs"],
     )  # fmt: skip
-    tensor = {"name": INPUT, "shape": [1, *(intake.shape or ())], "datatype": kind}
+    tensor = {"name": INPUT, "shape": [1, *(intake.shape or ())], "datatype": kinds[0]}
     example = {
         "inputs": [{**tensor, "data": _example(intake)}],
         "outputs": [{"name": "verdict"}, {"name": "p_ordinary"}],

@@ -30,15 +30,14 @@ class Pace:
 
     def seconds(self, rows: int) -> float | None:
         """What so many rows will take, at most; None if nothing is known."""
-        if not self._known or rows < 1:
-            return None if not self._known else 0.0
+        known = dict(self._known)  # another thread adds sizes
+        if not known:
+            return None
+        if rows < 1:
+            return 0.0
         place = (rows - 1).bit_length()
-        if place in self._known:
-            return self._known[place]
-        smaller = [k for k in self._known if k < place]
-        if smaller:
-            return self._known[max(smaller)] * float(1 << (place - max(smaller)))
-        return self._known[min(self._known)]
+        nearest = max((k for k in known if k <= place), default=min(known))
+        return known[nearest] * float(1 << max(0, place - nearest))
 
     def ahead(self, rows: int, most: int) -> float:
         """What rows will take in batches of at most `most`; 0 if nothing is known."""

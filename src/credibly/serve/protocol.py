@@ -125,8 +125,14 @@ def _of_data(given: Mapping[str, Any], shape: list[int], kind: str) -> NDArray[A
     if found.size != math.prod(shape):
         remedy = "Send as many numbers as the shape says, flat or nested."
         raise refused("inputs[0].data", f"{math.prod(shape)} numbers", f"{found.size}", remedy)
-    if found.dtype.kind == "f" and np.dtype(_TYPES[kind]).kind != "f":
+    target = np.dtype(_TYPES[kind])
+    if found.dtype.kind == "f" and target.kind != "f":
         raise refused("inputs[0].data", f"whole numbers, {kind}", "fractions", "Send FP32.")
+    if target.kind in "iu" and found.size:
+        least, most = np.iinfo(target).min, np.iinfo(target).max
+        if found.min() < least or found.max() > most:
+            got = f"{found.min()} to {found.max()}"
+            raise refused("inputs[0].data", f"{least} to {most}, {kind}", got, "Send FP32.")
     with np.errstate(all="ignore"):  # what does not fit becomes infinite, and is unusable
         return found.reshape(shape).astype(_TYPES[kind])
 
@@ -227,10 +233,16 @@ def _as_bytes(values: Any, kind: str) -> bytes:
     return b"".join(struct.pack("<I", len(text)) + text for text in texts)
 
 
+def datatypes(intake: Intake) -> list[str]:
+    """What a tensor of inputs may hold, the model's own type first."""
+    own = "INT64" if intake.whole else _NAMES.get(intake.dtype, "FP32")
+    kinds = "iu" if intake.whole else "fiu" if intake.settings.scale is not None else "f"
+    return [own, *(n for n, t in _TYPES.items() if np.dtype(t).kind in kinds and n != own)]
+
+
 def describe(name: str, intake: Intake, classes: int) -> dict[str, Any]:
     """What `/v2/models/NAME` says."""
     row = [-1] if intake.shape is None else list(intake.shape)
-    kind = "INT64" if intake.whole else _NAMES.get(intake.dtype, "FP32")
     outputs = [{"name": n, "datatype": t, "shape": [-1]} for n, t in PLAIN.items()]
     shapes: dict[str, Sequence[int]] = {"risk": [-1], "perturbed": [-1, *row]}
     for output in OF_PROFILE:
@@ -242,7 +254,7 @@ def describe(name: str, intake: Intake, classes: int) -> dict[str, Any]:
     return {
         "name": name,
         "platform": "credibly_judge",
-        "inputs": [{"name": INPUT, "datatype": kind, "shape": [-1, *row]}],
+        "inputs": [{"name": INPUT, "datatype": datatypes(intake)[0], "shape": [-1, *row]}],
         "outputs": outputs,
     }
 

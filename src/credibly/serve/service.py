@@ -112,7 +112,7 @@ class Service:
         """Take no more requests; when the service has to be over."""
         if self.end is None:
             self.end = time.monotonic() + self.settings.drain
-        for job in self._jobs:
+        for job in list(self._jobs):  # the loop may add to them meanwhile
             job.due = min(job.due, self.end - self.sending)
         return self.end
 
@@ -123,7 +123,7 @@ class Service:
 
     def hurry(self) -> None:
         """End what still waits: with what one forward told, else with a refusal."""
-        for job in self._jobs:
+        for job in list(self._jobs):
             if not job.first.done():
                 job.first.set_exception(unready(ending=True))
             elif not job.last.done() and job.first.exception() is None:

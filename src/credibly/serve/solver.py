@@ -14,6 +14,7 @@ from torch import Tensor
 from credibly.decide.judge import Judge
 from credibly.decide.judgement import Judgement
 from credibly.errors import InvalidArgumentError
+from credibly.model.memory import trim
 from credibly.serve.answers import (
     NO_TIME,
     Answer,
@@ -31,6 +32,9 @@ from credibly.serve.pace import Pace
 
 MOST_BATCH = 256
 """Rows of a batch that is chosen by itself, at most."""
+
+TRIM = 5.0
+"""Seconds of work after which freed memory is given back to the system."""
 
 Given = list[tuple[asyncio.Future[Answer], Answer]]
 
@@ -75,6 +79,7 @@ class Solver(threading.Thread):
         self.begun: float | None = None
         self.prepare: Callable[[], None] = lambda: None
         self._crowd = 0
+        self._trimmed = time.monotonic()
 
     def run(self) -> None:
         self.prepare()
@@ -87,6 +92,7 @@ class Solver(threading.Thread):
                 self._batch(jobs)
             if self.backlog:
                 self.backlog.go_on(self.batch)
+            self._trim()
             self.begun = None
             if self.waiting.closed and not self.backlog and not len(self.waiting):
                 return
@@ -96,6 +102,12 @@ class Solver(threading.Thread):
         """Seconds since the solver began with what it does."""
         begun = self.begun
         return 0.0 if begun is None else time.monotonic() - begun
+
+    def _trim(self) -> None:
+        """Keep the memory of a long life what it was after a minute."""
+        if time.monotonic() - self._trimmed > TRIM:
+            trim()
+            self._trimmed = time.monotonic()
 
     def _batch(self, jobs: list[Job]) -> None:
         """What one forward tells; it is all that most need."""

@@ -6,8 +6,8 @@ Normalised gradient steps with momentum and lengths that fall linearly to zero,
 
 with r the usual distance |x+ - x0| of ordinary inputs. The best of the T + 1 points is kept. There
 is no line search, no stopping rule and no branch on values, so that T + 1 passes are all it takes
-and the whole descent could be one captured graph; the loop of `solve/loop.py`, which exists to stop
-each sample by itself, is not needed.
+and on a GPU the whole descent is one recorded graph. The loop of `solve/loop.py`, which exists to
+stop each sample by itself, is not needed.
 """
 
 from __future__ import annotations
