@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import credibly as cr
+from credibly.decide.examine import SHOWN
 from credibly.decide.judgement import Judgement
 from tests.reference import models
 
@@ -168,12 +169,27 @@ def test_a_profile_that_no_verdict_needed_is_solved_when_it_is_asked_for(clf, ne
     gamma = judge.examiner.gamma
     for k in (0, 5, 49, -1):
         profile = found.profile_of(k)
-        again = cr.credibility(clf, new[k][None], gamma=gamma, solver=judge.examiner.descent)
+        again = cr.credibility(clf, new[k][None], gamma=gamma, solver=SHOWN)
         torch.testing.assert_close(profile.credibility, again.credibility)
     rows = [48, 5, 20]
     part = Judgement.concatenate([found[rows], found[:3]])
     torch.testing.assert_close(part.profile_of(1).x0[0], new[5])
     torch.testing.assert_close(part.profile_of(4).x0[0], new[1])
+
+
+def test_what_is_shown_of_a_linear_model_is_where_f_is_smallest():
+    x = models.inputs(220, seed=3)
+    clf = cr.Classifier(torch.nn.Linear(8, 2).double())
+    judge = cr.Judge.fit(clf, x[:200])
+    found = judge(x[200:])
+    exact = cr.credibility(
+        clf, x[200:], gamma=judge.examiner.gamma, solver=cr.solvers.GaussNewton()
+    )
+    for k in range(20):
+        shown = found.profile_of(k)
+        gap = (shown.perturbed - exact.perturbed[k]).norm()
+        assert gap <= 0.01 * exact.risk[k].sqrt()
+        assert shown.credibility.argmax() == exact.credibility[k].argmax()
 
 
 def test_accuracy_is_that_of_what_is_accepted(found):

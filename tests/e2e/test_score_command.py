@@ -452,7 +452,7 @@ for write in (
         assert "cannot be written" in str(error)
     else:
         sys.exit("nothing was said")
-sys.argv = ["credibly", "sample", "--out", "sample.npz"]
+sys.argv = ["credibly", "sample", "--out", "sample.npz", "--overwrite"]
 main()
 """
 

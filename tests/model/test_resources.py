@@ -1,7 +1,9 @@
 """Threads for the work at hand, and as many samples at a time as fit."""
 
+import time
 from threading import Thread
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -88,9 +90,28 @@ def test_long_work_takes_what_is_faster(monkeypatch, faster, expected):
 @pytest.mark.usefixtures("two_threads")
 def test_which_is_faster_is_measured():
     variable = cr.bind(cr.Classifier(Watching()), inputs(10))
-    assert threads._faster(variable, 2) in (True, False)
+    work = threads._forward_of_some(variable)
+    assert threads._faster(work, 2) in (True, False)
     assert variable.net.counts.count(1) == variable.net.counts.count(2) > 0
     assert set(variable.net.sizes) == {threads.TRIED}
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize(("slower", "expected"), [(1, 2), (2, 1)])
+def test_a_run_keeps_the_threads_that_are_faster_at_its_first_rows(slower, expected, tmp_path):
+    seen = []
+
+    def net(x):
+        seen.append(torch.get_num_threads())
+        time.sleep(0.01 if seen[-1] == slower else 0.001)
+        return x[:, :3]
+
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 4)).astype("f4"))
+    judge = cr.Judge.fit(cr.Classifier(net), torch.randn(150, 4))
+    seen.clear()
+    cr.judge_file(judge, tmp_path / "x.npy", tmp_path / "v.parquet", chunk_size=8, fingerprint="x")
+    assert set(seen[-5:]) == {expected}  # the chunks
+    assert torch.get_num_threads() == 2
 
 
 @pytest.mark.parametrize("most", [1, 3, 8, 100])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from credibly.batch.formats import Record
 from credibly.batch.progress import Reporter
+from credibly.batch.rows import chosen_threads
 from credibly.batch.tally import unusable
 from credibly.batch.work import Work
 from credibly.model.classifier import Classifier
@@ -50,4 +51,5 @@ class Local(Engine):
         def done(record: Record) -> None:  # from the thread that writes
             pulse.failed += unusable(record["tally"])
 
-        work.run(numbers, solved=solved, done=done)
+        with chosen_threads(work.maker.rows):
+            work.run(numbers, solved=solved, done=done)

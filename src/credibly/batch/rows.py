@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +30,7 @@ from credibly.model.derivatives import losses_only, undisturbed
 from credibly.model.fast import accelerate
 from credibly.model.in_space import InSpace
 from credibly.model.space import Space
+from credibly.model.threads import threads_worth
 from credibly.model.variable import Inputs, Variable
 from credibly.types import Bounds, finite_rows, per_sample
 
@@ -234,6 +235,24 @@ def faster(rows: Rows) -> Classifier:
     x, _ = prepare(rows, read_rows(rows, 0, AUTO_ROWS).x)
     x = _drop_failing(clf, x[finite_rows(x)])
     return accelerate(clf, x) if len(x) else clf
+
+
+@contextmanager
+def chosen_threads(rows: Rows) -> Iterator[None]:
+    """As many threads as are faster on the first rows, on a CPU; restored afterwards."""
+    forward: Callable[[], object] | None = None
+    if rows.clf.device is None or rows.clf.device.type == "cpu":
+        with suppress(Exception):  # what cannot be read or run is told where it belongs
+            x, _ = prepare(rows, read_rows(rows, 0, min(rows.chunk, AUTO_ROWS)).x)
+            x = _drop_failing(rows.clf, x[finite_rows(x)])
+            use(rows.clf, _forward, x)
+            forward = partial(use, rows.clf, _forward, x) if len(x) else None
+    with nullcontext() if forward is None else threads_worth(forward):
+        yield
+
+
+def _forward(variable: Variable) -> Tensor:
+    return losses_only(variable, variable.start)
 
 
 @contextmanager

@@ -19,10 +19,15 @@ from credibly.model.joined import keep_top
 from credibly.model.variable import Variable
 from credibly.model.views import View
 from credibly.problem.fit_risk import FitRiskProblem
-from credibly.profile.credibility import settings_of
+from credibly.profile.credibility import settings_of, solved_profile
 from credibly.profile.decision import decision_profile
 from credibly.profile.profile import Profile
 from credibly.solve.fixed import FixedDescent
+from credibly.solve.lbfgs import LBFGS
+
+SHOWN = LBFGS(steps=16)
+"""Solver of profiles that people look at. Steps of fixed length cannot end where F is smallest,
+which on models whose inputs move little is another answer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +75,11 @@ class Examiner:
         problem = problem_of(over_top(variable, self.top), self.gamma)
         settings = settings_of(problem, repr(self.descent), None)
         return decision_profile(problem, self.descent, settings, chunk_size=self.chunk_size)
+
+    def shown_profile(self, variable: Variable) -> Profile:
+        """The same to be looked at: x+ itself, where the descent ends a step of it away."""
+        problem = problem_of(over_top(variable, self.top), self.gamma)
+        return solved_profile(problem, SHOWN, chunk_size=self.chunk_size, recorded=False)
 
 
 def variables_of(

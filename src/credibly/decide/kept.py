@@ -42,7 +42,7 @@ class KeptInputs:
         """Solve one profile."""
         chunk, row = self.rows[index]
         with undisturbed(self.variables[chunk].select(slice(row, row + 1))) as one:
-            return self.examiner.profile(one)
+            return self.examiner.shown_profile(one)
 
     def profiles_of(self, rows: Sequence[int]) -> dict[int, Profile]:
         """Solve the profiles of some inputs together, which is quicker than one by one."""
@@ -54,7 +54,7 @@ class KeptInputs:
             start = self.variables[chunk].start
             index = torch.tensor([self.rows[row][1] for row in here], device=start.device)
             with undisturbed(self.variables[chunk].select(index)) as some:
-                profile = self.examiner.profile(some)
+                profile = self.examiner.shown_profile(some)
             found |= {row: profile[k] for k, row in enumerate(here)}
         return found
 

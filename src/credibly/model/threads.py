@@ -28,6 +28,9 @@ LONG = 0.1
 TRIED, MANY = 8, 20
 """Samples on which that is tried, and how many times as many forwards must be ahead."""
 
+WORTH_IT = 0.8
+"""Share of the time of one thread that all threads may take, to be used for long."""
+
 _SECONDS: WeakKeyDictionary[nn.Module, float] = WeakKeyDictionary()
 """Seconds of a forward of one sample in one thread, by network: measured once."""
 
@@ -44,8 +47,23 @@ def fitting_threads(variable: Variable, *, passes: float) -> Iterator[None]:
         forwards = 3 * passes * len(variable)
         if forwards * _seconds_of_one(variable) >= LONG:
             worth_trying = forwards >= MANY * min(len(variable), TRIED)
-            if not worth_trying or _faster(variable, before):
+            if not worth_trying or _faster(_forward_of_some(variable), before):
                 torch.set_num_threads(before)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def threads_worth(work: Callable[[], object]) -> Iterator[None]:
+    """One thread, or all if these are clearly faster at work that is done again and again."""
+    before = torch.get_num_threads()
+    if before == 1:
+        yield
+        return
+    try:
+        if not _faster(work, before, worth=WORTH_IT):
+            _one_thread_here(others=before)
         yield
     finally:
         torch.set_num_threads(before)
@@ -78,17 +96,20 @@ def _seconds_of_one(variable: Variable) -> float:
     return found
 
 
-def _faster(variable: Variable, threads: int) -> bool:
-    """Whether all threads are faster than one, as things are now."""
+def _forward_of_some(variable: Variable) -> Callable[[], object]:
     some = variable.select(slice(0, TRIED))
-    x = some.start.nan_to_num(0.0, 0.0, 0.0)
+    return partial(losses_only, some, some.start.nan_to_num(0.0, 0.0, 0.0))
+
+
+def _faster(work: Callable[[], object], threads: int, *, worth: float = 1.0) -> bool:
+    """Whether all threads take less than `worth` of the time of one, as things are now."""
     found = []
     for use in (partial(torch.set_num_threads, threads), partial(_one_thread_here, others=threads)):
         use()
-        losses_only(some, x)
-        found.append(seconds_of(partial(losses_only, some, x)))
+        work()
+        found.append(seconds_of(work))
     torch.set_num_threads(threads)
-    return found[0] < found[1]
+    return found[0] < worth * found[1]
 
 
 def seconds_of(work: Callable[[], object]) -> float:
