@@ -5,8 +5,8 @@
 The events are those of the engine 'ray': a driver that hands out numbered shards, two to each
 worker, one to solve and one to read meanwhile; a worker that is lost loses what it was solving, is
 replaced after a while, and its shards are given to others. Nothing is computed twice on purpose.
-Rates are assumptions, stated with the result; constants of the engine were measured by
-`python -m benchmarks.scale constants`.
+Rates of failure and the times to start are assumptions, stated with the result; what a shard costs
+a worker and the driver was measured by `python -m benchmarks.scale constants`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Setting:
     rows: int = 100_000_000
     shard: int = 4096
     speed: float = 537.0
-    per_shard: float = 0.02
-    driver: float = 0.002
+    per_shard: float = 0.006
+    driver: float = 0.001
     start: float = 30.0
     restart: float = 90.0
     failures: float = 0.0

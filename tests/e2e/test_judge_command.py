@@ -201,7 +201,7 @@ OUT = ["--out", "new"]
         ([*KNOWN, *OUT, "--by-class"], "or leave out --by-class"),
         (
             [*KNOWN, *OUT, "--labels", "label", "--limit", "50", "--error-rate", "0.01"],
-            "ORDINARY: expected at least 99 usable inputs for false alarms of 0.01, got 50",
+            "ordinary inputs: expected at least 99 usable inputs for false alarms of 0.01, got 50",
         ),
         (
             [*KNOWN, *OUT, "--labels", "label", "--error-rate", "0.001"],
@@ -282,7 +282,7 @@ def test_inputs_without_an_answer_are_named_too(capsys):
     of_data = ["known.csv", "--columns", "a,b,c"]
     options = ["--dtype", "float64", "--gamma", "1", "--out", "judge"]
     assert credibly("fit", "model.py:Silent", *of_data, *options) == 2
-    assert "error: ORDINARY: expected at least 99 usable inputs" in capsys.readouterr().err
+    assert "error: ordinary inputs: expected at least 99 usable inputs" in capsys.readouterr().err
     x = pd.read_csv("known.csv")["a"]
     lost = x.index[x > 2].tolist()
     assert credibly("fit", "model.py:Gaps", *of_data, *options) == 0

@@ -93,6 +93,25 @@ def test_other_ordinary_inputs_than_the_file_has_are_refused(tmp_path):
     place.unlink()
     Watching.begin(judge, place, fresh, None).save()
     assert Watching.begin(judge, place, fresh, None).watch.settings.reference == 150
+    np.save(tmp_path / "others.npy", torch.randn(150, 4).numpy())
+    cr.judge_file(judge, tmp_path / "others.npy", tmp_path / "others.parquet")
+    with pytest.raises(InvalidArgumentError, match=r"150 usable inputs, .*got 150 other us"):
+        Watching.begin(judge, place, tmp_path / "others.parquet", None)
+
+
+def test_a_file_that_cannot_be_written_is_said_before_the_first_request(judge, tmp_path):
+    with pytest.raises(cr.errors.OutputError, match="cannot be written"):
+        Watching.begin(judge, tmp_path / "none" / "watch.safetensors", None, None)
+
+
+def test_a_watch_that_is_lost_at_the_end_is_told(judge, tmp_path, running_service):
+    place = tmp_path / "folder" / "watch.safetensors"
+    place.parent.mkdir()
+    with running_service(judge, watching=Watching.begin(judge, place, None, None)) as asked:
+        assert asked.judge(torch.randn(4, 4)).status_code == 200
+        place.unlink()
+        place.parent.rmdir()
+    assert isinstance(asked.service.unsaved, cr.errors.OutputError)
 
 
 def test_rows_on_which_the_model_raises_are_counted(judge, running_service, wait_until):

@@ -18,7 +18,7 @@ _IN_PYTHON = {
     "gamma='auto'": "--gamma auto",
     "Convert both: net.float() and x.float()": "Pass --dtype float32",
     "`net`: expected": "MODEL: expected",
-    "`ordinary`: expected": "ORDINARY: expected",
+    "`ordinary`: expected": "ordinary inputs: expected",
     "`source`: expected": "DATA: expected",
     "`path`: expected": "DATA: expected",
     "leave error_rate out": "leave out --error-rate",

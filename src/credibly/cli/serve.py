@@ -11,7 +11,7 @@ import typer
 
 from credibly.cli import options as o
 from credibly.cli.console import print_error, print_text
-from credibly.errors import ModelError
+from credibly.errors import ModelError, OutputError
 
 if TYPE_CHECKING:
     from credibly.serve.service import Service
@@ -99,7 +99,7 @@ def serve(
         service = _service(model, judge, of_model, settings, (watch, ordinary, false_alarms))
     try:
         _run(service, host, port, token)
-    except ModelError as error:
+    except (ModelError, OutputError) as error:
         print_error(f"error: {error}", "red")
         raise typer.Exit(1) from error
 
@@ -128,7 +128,8 @@ def _check_watched(watch: Path | None, ordinary: Path | None, false_alarms: floa
     for name, value in (("ordinary", ordinary), ("false_alarms", false_alarms)):
         good = watch is not None or value is None
         remedy = "Pass --watch FILE to watch the stream, or leave it out."
-        require(good, name, "a file for the watch", f"{value} without one", remedy)
+        option = f"--{name.replace('_', '-')}"
+        require(good, option, "--watch FILE beside it", f"{value} without it", remedy)
 
 
 def _run(service: Service, host: str, port: int, token: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class DriftWatch:
 
     **Without `ordinary`**, the inputs that the Judge was fitted on take their place. Each of them
     was judged by the others, a new input by all of them, so the two are not quite exchangeable and
-    the proof does not cover it. Measured, the rate is kept (see the page on drift). Each class is
+    the proof does not cover it. In simulations the rate was at most doubled (`tests/decide`). Each class is
     then compared with its own past only, since a Judge does not store the classes of its inputs.
 
     P-values against a *fixed* set of ordinary inputs must not be bet on: all of them share the
@@ -121,6 +122,7 @@ class DriftWatch:
                 classes=subject.classes,
                 reference=usable,
                 judge=subject.judge,
+                compared=_digest_of(known) if usable else "",
             )
         )
         for places, predicted in known:
@@ -271,6 +273,13 @@ def _known(
         assert isinstance(judge, Judge)  # noqa: S101  # just checked
         ordinary = judge(ordinary)
     return [(places_of(ordinary, subject.ordinary), classes_of(ordinary, subject.classes))]
+
+
+def _digest_of(known: list[tuple[Integers, Integers]]) -> str:
+    """Of the places and classes of ordinary inputs, in hex, however they are cut."""
+    places, predicted = (np.concatenate([part[k] for part in known]) for k in (0, 1))
+    whole = np.stack([places, predicted]).astype("<i8")
+    return hashlib.sha256(whole.tobytes()).hexdigest()
 
 
 def places_of(judgement: Judgement, samples: int) -> Integers:

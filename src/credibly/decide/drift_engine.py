@@ -26,6 +26,7 @@ class WatchSettings:
         classes: how many there are.
         reference: fresh ordinary inputs that new ones are ranked among; 0: those of the Judge.
         judge: digest of the Judge.
+        compared: digest of these fresh inputs; '' where there are none.
     """
 
     false_alarms: float
@@ -35,6 +36,7 @@ class WatchSettings:
     classes: int
     reference: int
     judge: str
+    compared: str
 
     @property
     def log_threshold(self) -> float:

@@ -97,7 +97,8 @@ def _settings(content: dict[str, Any]) -> WatchSettings:
     whole("ordinary", found.ordinary)
     whole("classes", found.classes, least=2)
     whole("reference", found.reference, least=0)
-    if not isinstance(found.by_class, bool) or not isinstance(found.judge, str):
+    texts = isinstance(found.judge, str) and isinstance(found.compared, str)
+    if not isinstance(found.by_class, bool) or not texts:
         raise FileFormatError("expected the settings of a watch")
     return found
 

@@ -85,7 +85,8 @@ async def _unknown(_: Request, error: Exception) -> Response:
     """A place or method that there is not, in the form of all refusals."""
     status = getattr(error, "status_code", 500)
     headers = getattr(error, "headers", None)
-    return _json({"error": HTTPStatus(status).phrase}, status=status, headers=headers)
+    text = f"{HTTPStatus(status).phrase}. /openapi.json says what is answered, and how to ask."
+    return _json({"error": text}, status=status, headers=headers)
 
 
 async def _refused(_: Request, error: Exception) -> Response:

@@ -250,7 +250,7 @@ class Intake:
 
     def _bomb(self) -> RefusedError:
         remedy = "Send fewer, or smaller ones."
-        return too_large("All images together", f"{self.settings.pixels} pixels", remedy)
+        return too_large("What the images hold in all", f"{self.settings.pixels} pixels", remedy)
 
 
 def _chosen(headers: Sequence[Header], key: str | None) -> Header:

@@ -131,6 +131,8 @@ def serve(app: ASGIApp, service: Service, listening: socket.socket) -> None:
         server_of(app, service).run([listening])
     if service.broken is not None:
         raise model_failed(service.broken) from service.broken
+    if service.unsaved is not None:
+        raise service.unsaved
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from credibly.decide.judge import Judge
 from credibly.decide.judgement import Judgement
+from credibly.errors import CrediblyError
 from credibly.model.bind import bind
 from credibly.model.derivatives import trackable
 from credibly.model.memory import BESIDE, bytes_of_a_pass
@@ -61,6 +62,7 @@ class Service:
         metrics: counts.
         end: when the service has to be over, by `time.monotonic`; None until it is told to stop.
         broken: what the model raised while it warmed up; None: nothing.
+        unsaved: why the watch could not be saved at the end; None: it was.
     """
 
     def __init__(self, judge: Judge, settings: Settings, watching: Watching | None = None) -> None:
@@ -79,6 +81,7 @@ class Service:
         self.warm = False
         self.end: float | None = None
         self.broken: Exception | None = None
+        self.unsaved: CrediblyError | None = None
         self.held = self.open = 0
         self.parsing = asyncio.Semaphore(1)
         self._jobs: set[Job] = set()
@@ -136,7 +139,10 @@ class Service:
         if self.solver.ident is not None:
             self.solver.join(max(0.0, end - time.monotonic()))
         if self.watching is not None:
-            self.watching.save()
+            try:
+                self.watching.save()
+            except CrediblyError as error:
+                self.unsaved = error
 
     async def answer(self, rows: Tensor, *, due: float, profile: bool, gone: Gone) -> Answer:
         """What is said of rows, when the solver has come to them.

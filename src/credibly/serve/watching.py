@@ -39,12 +39,18 @@ class Watching:
         require(use == "never", "judge", "a Judge of one forward, to be watched", repr(use), remedy)
         if path is None or not path.exists():
             rate = ORDINARY_RATE if false_alarms is None else false_alarms
-            return cls(DriftWatch.fit(judge, ordinary, false_alarms=rate), path)
+            begun = cls(DriftWatch.fit(judge, ordinary, false_alarms=rate), path)
+            begun.save()  # where that is not possible, it is known before the first request
+            return begun
         watch = DriftWatch.load(path, judge)
-        _check_same("false_alarms", path, false_alarms, watch.settings.false_alarms)
+        rate = watch.settings.false_alarms
+        same = false_alarms is None or false_alarms == rate
+        _require_same(same, "false_alarms", path, f"{rate:g}", f"{false_alarms}")
         if ordinary is not None:
-            fresh = DriftWatch.fit(judge, ordinary).settings.reference
-            _check_same("ordinary", path, fresh, watch.settings.reference)
+            known, fresh = watch.settings, DriftWatch.fit(judge, ordinary).settings
+            same, words = fresh.compared == known.compared, "usable inputs"
+            others = f"{fresh.reference} {'other ' * (fresh.reference == known.reference)}{words}"
+            _require_same(same, "ordinary", path, f"{known.reference} {words}", others)
         return cls(watch, path)
 
     def update(self, judgement: Judgement | None) -> bool:
@@ -65,9 +71,7 @@ class Watching:
                 self._saved = seen
 
 
-def _check_same(name: str, path: Path, given: float | None, stored: float) -> None:
+def _require_same(same: bool, name: str, path: Path, stored: str, given: str) -> None:  # noqa: FBT001
     """Refuse a setting that the file does not have: the service would not use it."""
-    what = "" if name == "false_alarms" else " usable inputs"
     remedy = f"Leave it out, or name a new file to begin anew: {path} keeps its own."
-    good = given is None or given == stored
-    require(good, name, f"{stored:g}{what}, as in {path}", f"{given}{what}", remedy)
+    require(same, name, f"{stored}, as in {path}", given, remedy)
