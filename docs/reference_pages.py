@@ -51,14 +51,14 @@ def _in_order(names: list[str]) -> list[str]:
 
 
 def _api_page(module: str, names: list[str]) -> str:
-    lead = f"After this page you know every public name of `{module}`: arguments, answers, errors."
+    lead = f"After this page you can use every public name of `{module}`: arguments, answers, errors."
     return f"# {module}\n\n{lead}\n\n" + "\n\n".join(f"::: {module}.{name}" for name in names)
 
 
 def commands_page() -> str:
     """Every command with its arguments and options, as its help says them."""
     lead = (
-        "After this page you know every command and option of `credibly`. It is written from their "
+        "After this page you can use every command and option of `credibly`. It is written from their "
         "help; [the command line](command-line.md) shows them at work."
     )
     group: Any = typer.main.get_command(app)

@@ -28,11 +28,11 @@ PANELS = {
     "DS-F1": "failures and outliers at once\n(DS-F1, higher is better)",
     "AURC clean": "errors among ordinary inputs\n(AURC over softmax, lower is better)",
 }
-SHOWN = (
-    "max softmax", "energy", "GEN", "ODIN", "ReAct", "fDBD", "Mahalanobis", "nearest neighbours",
-    "last-layer Laplace", "ensemble", "test-time augmentation",
-)  # fmt: skip
+SHARED = ("ensemble", "Judge, with views", BOTH)
+"""Methods that need more than a network; the picture is of networks that have all of them."""
 OURS = (*JUDGES, "shift", "gain", BOTH)
+LATER = ("predicted ratio", "nearest mode", "Monte-Carlo dropout")
+"""How the names of methods begin that were measured on few networks; the page has a table."""
 SHORT = {
     "Judge, doubtful profiles": "+ some", "Judge, every profile": "+ all profiles",
     "Judge, with views": "Judge, views", "test-time augmentation": "test views",
@@ -42,9 +42,9 @@ FAR_BEHIND = 2.0  # AURC by that of softmax: further ones are in the table only
 
 
 def draw(rows: list[Row], path: Path) -> None:
-    """Draw the confirming networks on which methods of features and of profiles were measured.
+    """Draw the confirming networks on which all that is shown was measured.
 
-    Means over other networks are no comparison, so a network without one of the two is left out.
+    Means over other networks are no comparison, so a network that lacks a method is left out.
     """
     import matplotlib as mpl
 
@@ -52,12 +52,12 @@ def draw(rows: list[Row], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     some = with_hidden_layer([row for row in rows if row["role"] == "confirm"])
-    some = [row for row in some if BOTH in row["caught"]["clean"]]
-    figure, axes = plt.subplots(1, len(PANELS), figsize=(13.5, 5.2), layout="constrained")
+    some = [row for row in some if all(price(row, method) for method in SHARED)]
+    figure, axes = plt.subplots(len(PANELS), 1, figsize=(8, 15), layout="constrained")
     for axis, (column, words) in zip(axes, PANELS.items(), strict=True):
         panel(axis, some, column)
-        axis.set(xlabel="passes per ordinary input", title=words)
-    title = f"{len(some)} networks that chose nothing; ours in colour; *: on some of them only"
+        axis.set(xlabel="passes per ordinary input (a forward is a third)", title=words)
+    title = f"Means over {len(some)} held-out networks that have every method; ours in colour"
     figure.suptitle(title)
     figure.savefig(path, dpi=110)
     plt.close(figure)
@@ -68,14 +68,14 @@ def panel(axis: Any, rows: list[Row], column: str) -> None:
     marks = marks_of(rows, column)
     values = [mark.value for mark in marks]
     room = 0.06 * (max(values) - min(values))
-    low, high = min(values) - room, max(values) + room
+    low, high = min(values) - 2.5 * room, max(values) + room  # names reach further down
     axis.set(ylim=(low, high), xlim=(0.25, 50), xscale="log")
     for mark in marks:
         style = {"marker": "D", "s": 50} if mark.method in OURS else {"marker": "o", "s": 28}
         axis.scatter(mark.price, mark.value, color=colour(mark.method), zorder=3, **style)
     for least, most in ((0, 1), (1, 5), (5, 50)):
         some = [mark for mark in marks if least <= mark.price < most]
-        names(some, axis, 0.047 * (high - low))
+        names(some, axis, 0.034 * (high - low))
 
 
 class Mark(NamedTuple):
@@ -88,14 +88,14 @@ class Mark(NamedTuple):
 
 
 def marks_of(rows: list[Row], column: str) -> list[Mark]:
-    """The methods that are shown, but for those that are far behind at ranking errors."""
+    """The methods of all these networks, but for those that are far behind at ranking errors."""
     marks = []
     for method in methods_of(rows):
         cost, value = cell(price, rows, method), cell(COLUMNS[column], rows, method)
         same = method == "Judge, with labels" and column != "AURC clean"  # as without labels
-        if cost and value and method in (*SHOWN, *OURS) and not same:
-            name = SHORT.get(method, method) + "*" * (value[1] < len(rows))
-            marks.append(Mark(cost[0], value[0], method, name))
+        everywhere = value is not None and value[1] == len(rows)
+        if cost and value and everywhere and not same and not method.startswith(LATER):
+            marks.append(Mark(cost[0], value[0], method, SHORT.get(method, method)))
     return [mark for mark in marks if column != "AURC clean" or mark.value < FAR_BEHIND]
 
 
@@ -106,7 +106,7 @@ def names(marks: list[Mark], axis: Any, gap: float) -> None:
     places = apart([mark.value for mark in marks], gap)
     for mark, place in zip(marks, places, strict=True):
         axis.annotate(
-            mark.name, (mark.price, mark.value), xytext=(beside, place), va="center", fontsize=8,
+            mark.name, (mark.price, mark.value), xytext=(beside, place), va="center", fontsize=7.5,
             color=colour(mark.method), annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": "#c8c8c8", "linewidth": 0.7, "shrinkB": 4},
         )  # fmt: skip

@@ -76,6 +76,18 @@ def clean(row: Row, method: str) -> list[float]:
     return [found[method]] if method in found else []
 
 
+def augrc(row: Row, method: str) -> list[float]:
+    """AUGRC over that of softmax on ordinary inputs, from the AUROC of failures."""
+    found, right = row["failures"].get("failure AUROC", {}), row["accuracy"]
+    if method not in found:
+        return []
+    own, other = (
+        (1 - found[name]) * right * (1 - right) + (1 - right) ** 2 / 2
+        for name in (method, "max softmax")
+    )
+    return [own / other]
+
+
 def joint(place: int) -> Column:
     """DS-F1 (0) or DS-AURC (1)."""
     return lambda row, method: [row["joint"][method][place]] if method in row["joint"] else []
@@ -93,7 +105,8 @@ def price(row: Row, method: str) -> list[float]:
 
 
 COLUMNS: dict[str, Column] = {
-    "passes": price, "AURC clean": clean, "AURC damaged": damaged, "false alarms": false_alarms,
+    "passes": price, "AURC clean": clean, "AUGRC clean": augrc, "AURC damaged": damaged,
+    "false alarms": false_alarms,
     "far 1 %": catch("far", 0), "far 5 %": catch("far", 1), "far AUROC": auroc("far"),
     "near 1 %": catch("near", 0), "near AUROC": auroc("near"), "wrong unit": catch("unit", 0),
     "attacked 1 %": catch("attack", 0), "who knows 1 %": catch("knows", 0),
@@ -148,6 +161,42 @@ def networks(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+SHARED = ("far 1 %", "DS-F1", "DS-AURC", "AURC clean", "AURC damaged")
+
+
+def shared(rows: list[Row]) -> str:
+    """Methods that some networks lack, each beside the Judge on those that have it."""
+    lines = [f"| method | networks | {' | '.join(SHARED)} |", "|---" * (2 + len(SHARED)) + "|"]
+    for method in methods_of(rows):
+        some = [row for row in rows if price(row, method)]
+        if len(some) < len(rows):
+            for name in (method, "Judge"):
+                found = [cell(COLUMNS[column], some, name) for column in SHARED]
+                values = ["" if value is None else f"{value[0]:.3f}" for value in found]
+                lines.append(f"| {name} | {len(some)} | {' | '.join(values)} |")
+    return "\n".join(lines)
+
+
+def attacks(rows: list[Row]) -> str:
+    """Every attack: caught at 1 % / trusted with a wrong class, in per cent."""
+    heads = (*ATTACKS, KNOWS)
+    lines = [f"| network | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
+    for row in rows:
+        cells = []
+        for head in heads:
+            names = [name for name in row["fooled"] if name.startswith(head)]
+            told = [_told(row, name) for name in names]
+            strengths = [f"{name.split()[-1]}: " if " " in name else "" for name in names]
+            cells.append(", ".join(map("".join, zip(strengths, told, strict=True))))
+        if any(cells):
+            lines.append(f"| {row['name']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _told(row: Row, name: str) -> str:
+    return f"{100 * row['caught'][name]['Judge'][0]:.0f} / {100 * row['fooled'][name]:.0f}"
+
+
 def with_hidden_layer(rows: list[Row]) -> list[Row]:
     """The networks on which every baseline of features can be tried."""
     return [row for row in rows if "Mahalanobis" in row["caught"]["clean"]]
@@ -163,4 +212,6 @@ def summary(rows: list[Row]) -> str:
             deep = with_hidden_layer(some)
             if deep:
                 parts += [f"### Of these, with a last hidden layer: {len(deep)}", table(deep)]
+                parts += ["### Methods that some of them lack", shared(deep)]
+                parts += ["### Attacks", attacks(deep)]
     return "\n\n".join(parts)

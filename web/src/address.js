@@ -1,7 +1,7 @@
 // The address keeps the view: #x=trust&y=p_outlier&v=outlier,tampered&row=3
 import { batch, effect } from '@preact/signals'
 import {
-  axes, brush, logs, need, only, query, score, selected, settle, side, sorting, theme, threshold, wanted,
+  axes, brush, logs, need, only, query, refusing, score, selected, settle, side, sorting, theme, threshold, wanted,
 } from './state.js'
 import { VERDICTS } from './verdicts.js'
 
@@ -19,6 +19,7 @@ export function toAddress() {
   put('only', only.value === 'all' ? '' : only.value)
   put('sort', sorting.value.name ? `${sorting.value.down ? '-' : ''}${sorting.value.name}` : '')
   put('score', score.value === 'trust' ? '' : score.value)
+  put('alarms', refusing.value ? '' : 'answered')
   put('t', threshold.value)
   put('row', selected.value)
   put('theme', theme.value === 'system' ? '' : theme.value)
@@ -42,6 +43,7 @@ export function fromAddress(text) {
     only.value = choice('only', ['all', 'marked', 'unmarked'])
     sorting.value = { name: get('sort').replace(/^-/u, '') || null, down: get('sort').startsWith('-') }
     score.value = get('score') || 'trust'
+    refusing.value = get('alarms') !== 'answered'
     threshold.value = get('t') && !Number.isNaN(Number(get('t'))) ? Number(get('t')) : null
     selected.value = whole
     theme.value = choice('theme', ['system', 'light', 'dark'])

@@ -29,6 +29,7 @@ export const sorting = signal({ name: null, down: false })
 export const selected = signal(null)
 export const score = signal('trust')
 export const threshold = signal(null)
+export const refusing = signal(true) // whether alarms are refused, whatever their score
 export const theme = signal('system')
 export const helping = signal(false)
 export const said = signal('') // to a screen reader
@@ -182,11 +183,18 @@ export const passing = computed(() => {
 
 const way = computed(() => wayOf(score.value))
 
+export const alarmed = computed(() => alarm.value.includes(1))
+
 /** The score of the threshold, turned so that high is good, and its rows from the lowest on. */
 const ranked = computed(() => {
   const column = values(score.value)
   if (!column) return null
   const found = turned(column, way.value)
+  if (refusing.value && alarmed.value) { // without a score a row is never answered, but it counts
+    const flags = alarm.value
+    const rest = Float64Array.from(found, (value, row) => (flags[row] ? NaN : value))
+    return { values: rest, order: orderOf(rest) }
+  }
   return { values: found, order: orderOf(found) }
 })
 

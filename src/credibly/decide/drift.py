@@ -54,8 +54,9 @@ class DriftWatch:
 
     **Without `ordinary`**, the inputs that the Judge was fitted on take their place. Each of them
     was judged by the others, a new input by all of them, so the two are not quite exchangeable and
-    the proof does not cover it. In simulations the rate was at most doubled (`tests/decide`). Each class is
-    then compared with its own past only, since a Judge does not store the classes of its inputs.
+    the proof does not cover it. In simulations the rate was at most doubled (`tests/decide`). Each
+    class is then compared with its own past only, since a Judge does not store the classes of its
+    inputs.
 
     P-values against a *fixed* set of ordinary inputs must not be bet on: all of them share the
     error of that set, so the capital may grow without limit on a stream that never changed.

@@ -13,9 +13,11 @@ import { Verdicts } from './Verdicts.jsx'
 
 const KEYS = [
   ['↑ ↓', 'row before, row after'], ['Enter', 'go to the detail'], ['Esc', 'back, or clear the filters'], ['/', 'filter'],
-  ['1 2 3', 'mark the row: right, wrong, does not belong'], ['u', 'a row without a mark, by chance'],
+  ['u', 'a row by chance, without a mark'],
   ['t', 'dark, light, as the system'], ['?', 'this help'],
 ]
+
+const MARKING = [['1 2 3', 'mark the row: right, wrong, does not belong']]
 
 export function App() {
   const field = useRef(null)
@@ -124,9 +126,9 @@ function Help() {
     <div class="veil" onClick={(event) => event.target === event.currentTarget && off()}>
       <div class="help" role="dialog" aria-modal="true" aria-label="Keys">
         <h2>Keys</h2>
-        <dl>{KEYS.map(([key, words]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{words}</dd></div>)}</dl>
+        <dl>{[...KEYS, ...(state.data.marking ? MARKING : [])].map(([key, words]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{words}</dd></div>)}</dl>
         <h2>Filters</h2>
-        <p>Words are looked for in all columns of words; a whole number is a row or an id. Columns are compared: <code>trust&lt;0.5</code>, <code>row&gt;=100</code>, <code>predicted="Ankle boot"</code>, <code>label!=Bag</code>, <code>mark=wrong</code>, <code>"size in cm"&gt;40</code>. <code>label=""</code> finds rows without a label. Every part must hold. Drag in the scatter to select a part of it.</p>
+        <p>Words are looked for in all columns of words; a whole number is a row or an id. Columns are compared: <code>trust&lt;0.5</code>, <code>row&gt;=100</code>, <code>predicted="Ankle boot"</code>, <code>label!=Bag</code>, {state.data.marking && <><code>mark=wrong</code>, </>}<code>"size in cm"&gt;40</code>. <code>label=""</code> finds rows without a label. Every part must hold. Drag in the scatter to select a part of it.</p>
         <p class="hint">credibly {state.data.version}. This page loads nothing from elsewhere; the address keeps what you see.</p>
         <button type="button" ref={close} onClick={off} onKeyDown={(event) => event.key === 'Tab' && event.preventDefault()}>Close</button>
       </div>

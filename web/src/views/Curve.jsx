@@ -1,4 +1,5 @@
 // Accuracy and what is caught against the share that is answered, with a threshold to drag.
+import { batch } from '@preact/signals'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import uPlot from 'uplot'
 import { answerFirst } from '../actions.js'
@@ -26,6 +27,7 @@ export function Curve() {
   const lines = LINES.filter(({ name }) => {
     if (!curve) return false
     const { known, wrong, foreign, alarms } = curve.totals
+    if (name === 'alarms' && state.refusing.value) return false // all of them are refused
     return { accuracy: known, errors: wrong, foreign, alarms }[name] > 0
   })
   const key = lines.map(({ name }) => name).join()
@@ -76,6 +78,16 @@ export function Curve() {
             state.threshold.value = null
             state.score.value = name
           }} />
+        {state.alarmed.value && (
+          <label class="tick" title="Outliers and rows that were tampered with are not answered, whatever their score">
+            <input type="checkbox" checked={state.refusing.value}
+              onChange={(event) => batch(() => {
+                state.threshold.value = null
+                state.refusing.value = event.currentTarget.checked
+              })} />
+            refuse alarms
+          </label>
+        )}
         <div class="sides" role="group" aria-label="Rows of the threshold that are shown">
           {['all', 'answered', 'refused'].map((name) => (
             <button type="button" key={name} aria-pressed={state.side.value === name}

@@ -180,6 +180,7 @@ function padded([low, high], log) {
   return low === high ? [low / 2, high * 2] : [low / room, high * room]
 }
 
+/** Within the axis; what has no logarithm lies at its start. */
 function clamp(share) {
-  return Math.min(1, Math.max(0, share))
+  return share > 0 ? Math.min(1, share) : 0
 }
