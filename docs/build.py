@@ -82,6 +82,12 @@ def menu_faults(pages: list[str], menu: list[str]) -> list[str]:
     return faults + [f"nav names {page} twice" for page in set(menu) if menu.count(page) > 1]
 
 
+def placeholders(text: str) -> list[str]:
+    """Names in capitals that wait for a number, outside of code."""
+    prose = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
+    return re.findall(r"\b[A-Z]{3,}_[A-Z_]{3,}\b|\b(?:TODO|FIXME|TBD)\b", prose)
+
+
 class _Fetches(HTMLParser):
     """Addresses that a page makes the browser fetch."""
 
@@ -119,6 +125,12 @@ def build_site(work: Path = WORK) -> list[str]:
     pages = stage_pages(work / "pages")
     settings = (ROOT / "mkdocs.yml").read_text("utf-8")
     faults = menu_faults(pages, list(pages_in_menu(yaml.safe_load(settings)["nav"])))
+    faults += [
+        f"{page} still says {word}"
+        for page in pages
+        if (ROOT / page).exists()  # what is written from the code has names of its own
+        for word in placeholders((work / "pages" / page).read_text("utf-8"))
+    ]
     if faults:
         return faults
     shutil.copyfile(ROOT / "mkdocs.yml", work / "mkdocs.yml")

@@ -20,6 +20,13 @@ FIRST = (
 """The order in which a newcomer meets the names; the others follow by name."""
 
 
+OPTIONS = {
+    "Judge": "\n    options: {show_bases: false, merge_init_into_class: false, "
+    "inherited_members: false}"
+}
+"""A class that only its own `fit` and `load` make is shown without the parts that it is made of."""
+
+
 def reference_pages() -> dict[str, str]:
     """Text by name of page, below docs/reference/."""
     top, spaces = public_names(PACKAGE / "__init__.pyi")
@@ -51,15 +58,18 @@ def _in_order(names: list[str]) -> list[str]:
 
 
 def _api_page(module: str, names: list[str]) -> str:
-    lead = f"After this page you can use every public name of `{module}`: arguments, answers, errors."
-    return f"# {module}\n\n{lead}\n\n" + "\n\n".join(f"::: {module}.{name}" for name in names)
+    lead = (
+        f"After this page you can use every public name of `{module}`: arguments, answers, errors."
+    )
+    entries = [f"::: {module}.{name}{OPTIONS.get(name, '')}" for name in names]
+    return f"# {module}\n\n{lead}\n\n" + "\n\n".join(entries)
 
 
 def commands_page() -> str:
     """Every command with its arguments and options, as its help says them."""
     lead = (
-        "After this page you can use every command and option of `credibly`. It is written from their "
-        "help; [the command line](command-line.md) shows them at work."
+        "After this page you can use every command and option of `credibly`. It is written from "
+        "their help; [the command line](command-line.md) shows them at work."
     )
     group: Any = typer.main.get_command(app)
     return "\n\n".join(["# Commands", lead, *_commands("credibly", group)]) + "\n"

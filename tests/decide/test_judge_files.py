@@ -13,6 +13,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import credibly as cr
+from credibly.decide.judge_files import digest
+from credibly.model.memory import size_here
 from tests.reference import models
 
 KNOWN, NEW = models.inputs(120, seed=3), models.inputs(30, seed=4)
@@ -248,3 +250,19 @@ def test_a_folder_without_permission_is_said(judge, tmp_path):
     (tmp_path / "closed").mkdir(mode=0o500)
     with pytest.raises(cr.errors.OutputError, match="Permission denied"):
         judge.save(tmp_path / "closed" / "judge")
+
+
+def test_a_chunk_size_that_was_found_is_that_of_the_device(judge, net, tmp_path):
+    judge.save(tmp_path / "judge")
+    place = tmp_path / "judge" / "judge.json"
+    content = json.loads(place.read_text("utf-8"))
+    assert content["chunk_auto"] is True
+    for stored, here in ((4096, 256), (256, 256), (100, 100), (1000, 256)):  # 4096: on a GPU
+        place.write_text(json.dumps({**content, "chunk_size": stored}), "utf-8")
+        loaded = cr.Judge.load(tmp_path / "judge", net)
+        assert loaded.examiner.chunk_size == here
+        assert digest(loaded) == digest(judge)
+    place.write_text(json.dumps({**content, "chunk_size": 4096, "chunk_auto": False}), "utf-8")
+    assert cr.Judge.load(tmp_path / "judge", net).examiner.chunk_size == 4096
+    assert size_here(256, torch.device("cuda")) == 4096
+    assert size_here(100, torch.device("cuda")) == 100

@@ -42,6 +42,7 @@ class Examiner:
         top: how many of the most probable classes a profile is asked over; None for all.
         chunk_size: inputs handled at a time.
         views: functions to other views of an input that keep its class.
+        auto: whether the chunk size was found, so that another device may have its own.
     """
 
     clf: Classifier
@@ -51,6 +52,7 @@ class Examiner:
     top: int | None
     chunk_size: int
     views: tuple[View, ...] = ()
+    auto: bool = False
 
     def on(self, clf: Classifier) -> Examiner:
         """The same asked of another copy of the model, such as a faster one."""

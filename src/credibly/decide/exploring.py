@@ -84,7 +84,8 @@ def explore(
         "columns": columns_of(frame.drop(columns=["class", "accepted"])),
         "extra": [name for name in columns if name != "label"],
         "details": shown,
-        "advice_detail": "The page holds the inputs of some rows only: pass details= for more."
+        "advice_detail": "This page has room for the inputs of the least trusted rows only. "
+        "`credibly explore` shows all."
         if chosen
         else "The inputs were not kept: judge a single batch, or pass keep=True.",
     }

@@ -47,7 +47,8 @@ class Judge(Knowledge):
     profiles of nine passes can be asked for, too. The docstring of `Judgement` says what is
     promised.
 
-    Attributes: see `credibly.decide.knowledge.Knowledge`; `facts` says what it was fitted with.
+    `Judge.fit` makes one, `Judge.load` reads one, `judge(x)` judges; `judge.facts` says what it was
+    fitted with.
 
     Example:
         >>> import torch, credibly as cr

@@ -51,6 +51,7 @@ from credibly.io.streams import as_classifier
 from credibly.model.batches import TakesTables
 from credibly.model.classifier import Classifier
 from credibly.model.features import LastHidden
+from credibly.model.memory import size_here
 from credibly.model.space import Space
 from credibly.model.views import View
 from credibly.solve.fixed import FixedDescent
@@ -59,7 +60,7 @@ from credibly.types import CPU
 if TYPE_CHECKING:
     from credibly.decide.judge import Judge
 
-FORMAT, VERSION = "credibly.judge", 3
+FORMAT, VERSION = "credibly.judge", 4
 NUMBERS, TENSORS = "judge.json", "judge.safetensors"
 
 
@@ -86,8 +87,9 @@ def save(judge: Judge, path: Path) -> None:
 
 
 def digest(judge: Judge) -> str:
-    """Return a SHA-256, in hex, of all that a Judge is; it tells Judges apart."""
-    words = json.dumps(_content(judge), sort_keys=True)
+    """Return a SHA-256, in hex, of all that decides verdicts; it tells Judges apart."""
+    content = {k: v for k, v in _content(judge).items() if not k.startswith("chunk_")}
+    words = json.dumps(content, sort_keys=True)
     tensors = [(name, digest_of_tensor(value)) for name, value in sorted(_tensors(judge).items())]
     return digest_of_parts([("content", words), *tensors])
 
@@ -105,6 +107,7 @@ def _content(judge: Judge) -> dict[str, Any]:
         "views": [name_of_callable(view) for view in judge.examiner.views],
         "top": judge.examiner.top,
         "chunk_size": judge.examiner.chunk_size,
+        "chunk_auto": judge.examiner.auto,
         "scales": [part.as_json() for part in (judge.alarm.whole, *judge.alarm.parts)],
         "trust": judge.recipe.as_json(),
         "columns": None if inputs is None else inputs.ranges.names,
@@ -210,7 +213,9 @@ def _fields(
     hidden = None if name is None else LastHidden.of(clf, name)
     gamma, size = positive("gamma", content["gamma"]), check_chunk_size(content["chunk_size"])
     top = None if content["top"] is None else whole_number("top", content["top"])
-    examiner = Examiner(clf, gamma, descent, hidden, top, size, views)
+    auto = content["chunk_auto"] is True
+    size = size_here(size, clf.device) if auto else size
+    examiner = Examiner(clf, gamma, descent, hidden, top, size, views, auto)
     whole, *parts = (Scales.from_json(part) for part in content["scales"])
     ordinary = tuple(
         {question: tensors[f"ordinary.{question}.{k}"].double() for question in QUESTIONS}

@@ -68,7 +68,9 @@ def make_examiner(ordinary: Ordinary, asked: Asked) -> Examiner:
     radii = [usual_radius(p, sample=few, chunk_size=len(p)) for p in problems]
     descent, hidden = FixedDescent(radius=median(radii)), _hidden(clf, some[0], asked)
     size = resolve_size(asked.chunk_size, some[0], MOST_JUDGED)
-    return Examiner(clf, float(gamma), descent, hidden, top, size, asked.views)
+    return Examiner(
+        clf, float(gamma), descent, hidden, top, size, asked.views, asked.chunk_size == "auto"
+    )
 
 
 def _hidden(clf: Classifier, variable: Variable, asked: Asked) -> LastHidden | None:

@@ -63,6 +63,12 @@ def resolve_size(
     return max(1, int(min(most, fit)))
 
 
+def size_here(size: int, device: torch.device | None) -> int:
+    """What 'auto' found elsewhere, on this device: its most, if only that of the other was met."""
+    most = MOST_JUDGED.get("cpu" if device is None else device.type, MOST_JUDGED["cpu"])
+    return most if size in MOST_JUDGED.values() else min(size, most)
+
+
 def most_compared(device: torch.device) -> int:
     """Samples that are compared with some hundred others at a time."""
     return MOST_COMPARED.get(device.type, MOST_COMPARED["cpu"])
