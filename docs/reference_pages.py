@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -85,12 +86,17 @@ def _commands(prefix: str, group: Any) -> Iterator[str]:
 
 def _command(name: str, command: Any) -> str:
     context = typer.Context(command, info_name=name)
-    usage = command.get_usage(context).removeprefix("Usage: ")
+    usage = _plain(command.get_usage(context).removeprefix("Usage: "))
     records = [parameter.get_help_record(context) for parameter in command.params]
-    rows = [f"| `{shown}` | {_cell(text)} |" for shown, text in filter(None, records)]
+    rows = [f"| `{_plain(shown)}` | {_cell(text)} |" for shown, text in filter(None, records)]
     table = "\n".join(["| argument or option | what it says |", "|---|---|", *rows]) if rows else ""
     said = (command.help or "").partition("\f")[0].strip()
     return "\n\n".join([f"## {name}", said, f"```text\n{usage}\n```", table]).strip()
+
+
+def _plain(usage: str) -> str:
+    """Arguments as the help shows them: DATA and not {data}."""
+    return re.sub(r"\{(\w+)\}", lambda found: found[1].upper(), usage)
 
 
 def _cell(text: str) -> str:

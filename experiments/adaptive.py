@@ -29,8 +29,8 @@ from typing import Any
 from torch import Tensor
 
 import credibly as cr
-from credibly.decide.learned import score_from_json
 from credibly.decide.thresholds import for_coverage
+from credibly.decide.trust_scores import score_from_json
 from credibly.errors import InvalidArgumentError
 from credibly.io.files import write_json
 from credibly.io.fingerprints import digest_of_file, digest_of_module, digest_of_tensor

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from credibly.decide.learned import FAILURE_PARTS
+from credibly.decide.trust_scores import FAILURE_PARTS
 from credibly.metrics import aurc, auroc
 from credibly.metrics.intervals import paired_difference
 from credibly.study import Rows

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from credibly.decide.learned import FAILURE_PARTS, TAMPER_PARTS, outlier_score, spread_of
+from credibly.decide.trust_scores import FAILURE_PARTS, TAMPER_PARTS, outlier_score, spread_of
 from credibly.errors import FileFormatError
 from credibly.study import Rows, read_study
 

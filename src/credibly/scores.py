@@ -1,11 +1,5 @@
 """Scores of trust, computed from a profile; docs/explanation/scores.md says how well each works."""
 
-from credibly.decide.learned import Balanced as Balanced
-from credibly.decide.learned import DistanceFromUsual as DistanceFromUsual
-from credibly.decide.learned import TrustScore as TrustScore
-from credibly.decide.learned import failure_score as failure_score
-from credibly.decide.learned import outlier_score as outlier_score
-from credibly.decide.learned import tamper_score as tamper_score
 from credibly.decide.scores import SCORES as SCORES
 from credibly.decide.scores import elasticity as elasticity
 from credibly.decide.scores import gain as gain
@@ -20,3 +14,9 @@ from credibly.decide.scores import predicted_ratio as predicted_ratio
 from credibly.decide.scores import ratio as ratio
 from credibly.decide.scores import shift as shift
 from credibly.decide.scores import softmax_ratio as softmax_ratio
+from credibly.decide.trust_scores import Balanced as Balanced
+from credibly.decide.trust_scores import DistanceFromUsual as DistanceFromUsual
+from credibly.decide.trust_scores import TrustScore as TrustScore
+from credibly.decide.trust_scores import failure_score as failure_score
+from credibly.decide.trust_scores import outlier_score as outlier_score
+from credibly.decide.trust_scores import tamper_score as tamper_score

@@ -380,3 +380,12 @@ def test_no_warning_of_bytes_where_a_preprocess_rescales_or_inputs_are_no_images
     check_model(Classifier(_convolution(3, 8), preprocess=lambda x: x / 255), BYTES)
     check_model(Classifier(nn.Linear(192, 3)), BYTES.flatten(1))
     assert not recwarn.list
+
+
+def test_an_instance_norm_that_keeps_statistics_is_refused_in_training_mode():
+    norm = nn.InstanceNorm2d(2, track_running_stats=True)
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), norm, nn.Flatten(), nn.Linear(18, 3)).double().train()
+    before = norm.running_mean.clone()
+    assert "training mode: 1 (InstanceNorm2d)" in str(_refusal(net))
+    assert torch.equal(norm.running_mean, before)
+    check_model(Classifier(net.eval()), torch.rand(4, 1, 5, 5).double())

@@ -1,1 +1,1 @@
-"""Readers of standard formats, and the sample that ships with the package."""
+"""The embedded network and images."""

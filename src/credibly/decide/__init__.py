@@ -1,1 +1,1 @@
-"""From profiles to decisions: scores, and what they buy at a given coverage."""
+"""From what a model tells to decisions: the Judge, rules, and the watch over a stream."""

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from credibly._validation import share
 from credibly.decide import thresholds
-from credibly.decide.learned import TrustScore, as_score, outlier_score, score_from_json
 from credibly.decide.rule import Answers, Rule, make_answers, predicted_where
 from credibly.decide.settings import check_own_profile, finite
+from credibly.decide.trust_scores import TrustScore, as_score, outlier_score, score_from_json
 from credibly.profile.profile import Profile
 
 

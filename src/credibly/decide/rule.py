@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
-from credibly.decide.learned import TrustScore
 from credibly.decide.scores import without_profile
 from credibly.decide.settings import describe_settings, read_settings, refuse_other_settings
+from credibly.decide.trust_scores import TrustScore
 from credibly.errors import FileFormatError
 from credibly.io.files import read_json, write_json
 from credibly.profile.profile import Profile, Settings

@@ -79,7 +79,10 @@ def margin(profile: Profile) -> Tensor:
 
 @_score
 def min_max(profile: Profile) -> Tensor:
-    """Gap of the best two classes, with the profile scaled to [0, 1]. Example: see `ratio`."""
+    """Gap of the best two classes, with the profile scaled to [0, 1]. Example: see `ratio`.
+
+    Of two classes the gap is always 1: take `ratio` or `margin` there.
+    """
     c = profile.credibility.double()
     best, second = c.topk(2, dim=1).values.unbind(1)
     return ((best - second) / (best - c.amin(1))).nan_to_num(nan=0.0)

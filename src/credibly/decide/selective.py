@@ -12,9 +12,9 @@ from torch import Tensor
 
 from credibly._validation import choice, require, share
 from credibly.decide import thresholds
-from credibly.decide.learned import Plain, TrustScore, as_score, failure_score, score_from_json
 from credibly.decide.rule import Answers, Rule, make_answers
 from credibly.decide.settings import check_own_profile, finite
+from credibly.decide.trust_scores import Plain, TrustScore, as_score, failure_score, score_from_json
 from credibly.io.labels import class_numbers
 from credibly.profile.profile import Profile
 from credibly.types import Labels

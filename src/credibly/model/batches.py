@@ -191,7 +191,8 @@ def check_evaluation_mode(clf: Classifier) -> None:
         # torch's own recurrent and attention layers keep their dropout as a number
         inner_dropout = getattr(module, "dropout", 0.0)
         active_dropout = isinstance(inner_dropout, float) and inner_dropout > 0
-        if module.training and (isinstance(module, sensitive) or active_dropout):
+        tracking = getattr(module, "track_running_stats", False)  # of any norm
+        if module.training and (isinstance(module, sensitive) or active_dropout or tracking):
             raise ModelError(
                 f"the model is in training mode: {name or 'the module itself'} "
                 f"({type(module).__name__}) would be random or would mix the samples of a batch",

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from credibly._validation import require, whole
 from credibly._validation import seed as check_seed
-from credibly.decide.learned import FAILURE_PARTS, TAMPER_PARTS, spread_of
+from credibly.decide.trust_scores import FAILURE_PARTS, TAMPER_PARTS, spread_of
 from credibly.metrics.intervals import Interval, draws
 from credibly.metrics.ranking import FailureCounts, Failures, TwoGroups
 from credibly.profile.arguments import ticking

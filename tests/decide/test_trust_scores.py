@@ -6,7 +6,13 @@ import torch
 
 import credibly as cr
 from credibly.decide import scores
-from credibly.decide.learned import Balanced, DistanceFromUsual, Plain, as_score, score_from_json
+from credibly.decide.trust_scores import (
+    Balanced,
+    DistanceFromUsual,
+    Plain,
+    as_score,
+    score_from_json,
+)
 from tests.reference import models
 
 
