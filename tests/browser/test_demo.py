@@ -30,7 +30,7 @@ def test_the_demo_is_read_and_leads_to_the_explorer(page, demo, scheme):
     assert (background == "rgb(255, 255, 255)") == (scheme == "light")
     assert page.locator("th .badge.outlier svg").count() == 1
     page.get_by_role("link", name="Look through all these images").click()
-    page.get_by_text("240 of 240 rows").wait_for()
+    page.get_by_text("270 of 270 rows").wait_for()
     assert page.locator(".head").inner_text().split()[:5] == [
         "row",
         "verdict",
@@ -39,7 +39,7 @@ def test_the_demo_is_read_and_leads_to_the_explorer(page, demo, scheme):
         "kind",
     ]
     page.get_by_role("searchbox").fill("inverted")
-    page.get_by_text("30 of 240 rows").wait_for()
+    page.get_by_text("30 of 270 rows").wait_for()
 
 
 def test_the_text_is_as_wide_as_the_page(page, demo):

@@ -35,7 +35,7 @@ def test_the_demo_begins_with_verdicts(demo):
     out, said = demo
     page = (out / "index.html").read_text("utf-8")
     assert page.index("What a Judge says") < page.index("One image")
-    for word in ("ordinary", "inverted", "attacked", "tampered", "energy"):
+    for word in ("ordinary", "digits", "inverted", "attacked", "tampered", "energy"):
         assert word in page
         assert word in said
     assert "passes per input (a forward: .33)" in said

@@ -31,7 +31,7 @@ def test_the_first_page_says_what_the_evidence_says():
     said = first[first.index("Which inputs do not belong") :]
     told = evidence[evidence.index("In short") :]
     shares = [re.findall(r"\d+(?= %)", text)[:6] for text in (said, told)]
-    counts = [re.search(r"[Oo]n (\w+) networks", text)[1] for text in (said, told)]
+    counts = [re.search(r"[Oo]n (\w+) held-out networks", text)[1] for text in (said, told)]
     assert sorted(shares[0]) == sorted(shares[1])
     assert counts[0] == counts[1]
 

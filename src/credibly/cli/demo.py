@@ -64,7 +64,7 @@ def _run(out: Path, images: int, *, pictures: bool) -> None:
     sample = load_sample()
     judged = demo_judge.judge_images(sample)
     print_text(judged.judge.summary() + "\n")
-    print_table(demo_judge.verdicts_table(judged))
+    print_table(demo_judge.verdicts_table(judged, wide=False))
     print_text(
         f"Of the trusted ordinary images {judged.right:.1%} are right, of as many by softmax "
         f"{judged.softmax_right:.1%}, of all {judged.all_right:.1%}.\n"

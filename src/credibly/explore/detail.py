@@ -30,7 +30,7 @@ Inputs = dict[int, Found]
 STILL = 1e-6
 """Of its scale: what moves less has not moved, and is not drawn as if it had."""
 
-ROOM = 2_300_000
+ROOM = 2_200_000
 """Characters of a page that inputs without a counterfactual may take."""
 
 

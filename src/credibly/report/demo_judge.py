@@ -122,23 +122,27 @@ def digits(count: int) -> Tensor | None:
     return interpolate(small, size=28, mode="bilinear")
 
 
-def verdicts_table(demo: JudgeDemo) -> Table:
-    """The share of each verdict, and the alarms of thresholds at the same rate."""
+def verdicts_table(demo: JudgeDemo, *, wide: bool) -> Table:
+    """The share of each verdict, and the alarms of thresholds at the same rate.
+
+    `wide`, with intervals beside all alarms; else with the widest of them in the title.
+    """
     words = [verdict for verdict in Verdict if verdict is not Verdict.UNUSABLE]
-    rows = []
+    methods = METHODS if wide else METHODS[1:]
+    rows, widest = [], 0.0
     for kind, found in demo.found.items():
         shares = [float((found.codes == verdict.code).double().mean()) for verdict in words]
+        alarms = [demo.caught[kind][name] for name in methods]
         cells = [f"{number(share, 0, 100)} %" for share in shares]
-        alarms = [_with_interval(demo.caught[kind][name]) for name in METHODS]
-        rows.append([kind, *cells, *alarms])
-    columns = ["images", *map(str, words), "alarms", "energy", "softmax"]
-    title = (
-        f"Verdicts at {RATE:.0%} of false alarms, all alarms of the Judge with 95 % intervals, and "
-        "those of energy and softmax at the same rate"
-    )
+        rows.append([kind, *cells, *(_share(alarm, interval=wide) for alarm in alarms)])
+        widest = max(widest, *((alarm.high - alarm.low) / 2 for alarm in alarms))
+    columns = ["images", *map(str, words), *(["all alarms"] if wide else []), *METHODS[1:]]
+    title = f"Verdicts at {RATE:.0%} of false alarms, and alarms by energy and softmax at the same"
+    if not wide:
+        title += f"; 95 % intervals: at most {number(widest, 0, 100)} points to either side"
     return Table(rows, columns, title)
 
 
-def _with_interval(share: Interval) -> str:
+def _share(share: Interval, *, interval: bool) -> str:
     value, low, high = (number(part, 0, 100) for part in (share.value, share.low, share.high))
-    return f"{value} % ({low}-{high})"
+    return f"{value} % ({low}-{high})" if interval else f"{value} %"

@@ -202,7 +202,7 @@ def render(results: DemoResults, images: Mapping[str, bytes]) -> str:
         title="How much should you trust this prediction?",
         results=results,
         coverage=coverage_table(results),
-        verdicts=demo_judge.verdicts_table(results.judged),
+        verdicts=demo_judge.verdicts_table(results.judged, wide=True),
         note=NOTE,
     )
 
