@@ -27,6 +27,14 @@ print(cr.__version__, len(found), int(found.accepted.sum()))
 """
 
 
+UNREACHED = (
+    "Could not find a version",
+    "No matching distribution",
+    "Connection",
+    "Temporary failure",
+)
+
+
 def run(*command, cwd=ROOT):
     done = subprocess.run(  # noqa: S603
         list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False
@@ -69,6 +77,26 @@ def test_the_source_distribution_can_be_tested_and_leaves_out_what_is_installed(
         assert needed in names
     assert [name for name in names if "node_modules" in name or name.endswith(".pyc")] == []
     assert built[0].stat().st_size < 8_000_000
+
+
+def test_wheel_and_sdist_work_in_an_empty_environment(built, tmp_path):
+    """All that they declare is installed, and nothing else; constraints keep torch for the CPU."""
+    place = tmp_path / "environment"
+    run(sys.executable, "-m", "venv", place)
+    python = place / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--quiet", "--no-compile"]
+    install += ["--constraint", ROOT / "constraints.txt"]
+    done = subprocess.run(  # noqa: S603
+        [*map(str, install), f"{built[1]}[standard]"], capture_output=True, text=True, check=False
+    )
+    if done.returncode and any(words in done.stderr for words in UNREACHED):
+        pytest.skip("the dependencies are installed from a package index: none was reached")
+    assert done.returncode == 0, done.stderr
+    for _ in range(2):
+        version, judged, trusted = run(python, "-c", TRIED, cwd=tmp_path).split()
+        assert (version, judged) == (cr.__version__, "40")
+        assert 0 < int(trusted) < 40
+        run(*install, "--force-reinstall", "--no-deps", built[0])  # and now the sdist
 
 
 def test_it_works_where_only_its_dependencies_are(built, tmp_path):
