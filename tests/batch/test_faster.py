@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import credibly as cr
-from credibly.batch import rows
+from credibly.batch import first_rows
 
 
 @pytest.fixture
@@ -32,13 +32,13 @@ def network():
 @pytest.fixture
 def copies(monkeypatch):
     """The faster copies that were made."""
-    found, real = [], rows.accelerate
+    found, real = [], first_rows.accelerate
 
     def noted(clf, x):
         found.append((real(clf, x), x))
         return found[-1][0]
 
-    monkeypatch.setattr(rows, "accelerate", noted)
+    monkeypatch.setattr(first_rows, "accelerate", noted)
     return found
 
 
@@ -47,7 +47,7 @@ def test_verdicts_are_those_of_the_model_itself(folder, copies, monkeypatch):
     judge = cr.Judge.fit(network(), ordinary, profile="doubtful")
     cr.judge_file(judge, folder / "x.npy", folder / "plain.parquet")
     assert not copies
-    monkeypatch.setattr(rows, "FASTER_ON", ("cpu",))
+    monkeypatch.setattr(first_rows, "FASTER_ON", ("cpu",))
     cr.judge_file(judge, folder / "x.npy", folder / "quick.parquet", chunk_size=16)
     ((copy, seen),) = copies  # once, whatever the number of chunks
     assert copy.notes[0] == "1 batch norm folded"
@@ -61,7 +61,7 @@ def test_verdicts_are_those_of_the_model_itself(folder, copies, monkeypatch):
 def test_profiles_are_those_of_the_model_itself(folder, copies, monkeypatch):
     settings = {"gamma": 5.0, "solver": cr.solvers.LBFGS(steps=3)}
     cr.score(cr.Classifier(network()), folder / "x.npy", folder / "plain.parquet", **settings)
-    monkeypatch.setattr(rows, "FASTER_ON", ("cpu",))
+    monkeypatch.setattr(first_rows, "FASTER_ON", ("cpu",))
     cr.score(cr.Classifier(network()), folder / "x.npy", folder / "quick.parquet", **settings)
     assert len(copies) == 1
     one, other = (
@@ -72,7 +72,7 @@ def test_profiles_are_those_of_the_model_itself(folder, copies, monkeypatch):
 
 
 def test_a_copy_that_the_user_made_is_taken_as_it_is(folder, copies, monkeypatch):
-    monkeypatch.setattr(rows, "FASTER_ON", ("cpu",))
+    monkeypatch.setattr(first_rows, "FASTER_ON", ("cpu",))
     own = cr.accelerate(cr.Classifier(network()), torch.randn(9, 1, 6, 6))
     cr.score(own, folder / "x.npy", folder / "x.parquet", gamma=5.0,
              solver=cr.solvers.LBFGS(steps=2))  # fmt: skip

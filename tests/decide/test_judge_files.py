@@ -243,6 +243,8 @@ def test_a_judge_is_a_folder(judge, tmp_path):
         judge.save(tmp_path / "file")
     with pytest.raises(cr.errors.OutputError, match="cannot be written"):
         judge.save(tmp_path / "file" / "judge")
+    with pytest.raises(cr.errors.InvalidArgumentError, match=r"Write Judge\.load\(folder, net\)"):
+        cr.Judge.load(judge.examiner.clf, tmp_path)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")

@@ -67,13 +67,15 @@ def test_reasons_are_sentences(found):
 
 
 def test_the_share_in_a_reason_is_that_of_ordinary_inputs(judge):
-    """Trusted more than 80 % of ordinary inputs is a rank among 200 of them."""
+    """Surer than 80 % of ordinary inputs is a rank among 200 of them."""
     x = models.inputs(20, seed=8)
     found = judge(x)
     for k, verdict in enumerate(found.verdicts):
         if verdict in (Verdict.TRUST, Verdict.DOUBTFUL):
             below = float((judge.ordinary_trust < found.trust[k]).double().mean())
-            assert f"trusted more than {below:.0%} of ordinary inputs" in found.reasons[k]
+            doubtful = verdict is Verdict.DOUBTFUL
+            words = f"less sure than {1 - below:.0%}" if doubtful else f"surer than {below:.0%}"
+            assert f"{verdict}: {words} of ordinary inputs" in found.reasons[k]
 
 
 def test_the_summary_counts_every_verdict_and_says_what_to_do(judge, found):

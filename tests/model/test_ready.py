@@ -97,7 +97,9 @@ def test_a_copy_whose_original_has_changed_refuses_to_answer(change):
         lambda: quick.predict(x), lambda: quick.logits(x), lambda: quick.losses(x),
     ]  # fmt: skip
     for call in calls:
-        with pytest.raises(cr.errors.ModelError, match=r"weights.*have changed.*accelerate\("):
+        with pytest.raises(
+            cr.errors.ModelError, match=r"weights.*have changed.*(accelerate\(|Fit a Judge)"
+        ):
             call()
     cr.credibility(clf, x[:2], gamma=1.0)
     cr.credibility(copied, x[:2], gamma=1.0)  # its original is a copy as well
@@ -105,6 +107,20 @@ def test_a_copy_whose_original_has_changed_refuses_to_answer(change):
         cr.credibility(deepcopy(quick), x[:2], gamma=1.0)  # what is stale stays so
     again = cr.accelerate(clf, x, draft=False)
     assert torch.allclose(again.losses(x), clf.losses(x), atol=1e-5)
+
+
+@pytest.mark.parametrize("change", [change_in_place, replace_one, load_others, train_a_step])
+def test_a_judge_refuses_other_weights_than_it_was_fitted_on(change, tmp_path):
+    net, x = with_statistics(training()[0]), torch.randn(150, 4)
+    judge = cr.Judge.fit(net, x)
+    judge.save(tmp_path / "judge")
+    loaded, before = cr.Judge.load(tmp_path / "judge", net), judge(x[:5]).trust
+    net.load_state_dict({name: value.clone() for name, value in net.state_dict().items()})
+    assert judge(x[:5]).trust.tolist() == before.tolist()  # written, but the same
+    change(net)
+    for one in (judge, loaded, deepcopy(judge)):
+        with pytest.raises(cr.errors.ModelError, match=r"weights.*have changed.*Fit a Judge"):
+            one(x[:5])
 
 
 def test_a_tensor_with_the_address_of_one_that_is_gone_is_another():

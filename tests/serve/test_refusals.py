@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from credibly.serve.intake import Intake
+from credibly.serve.refusal import RefusedError
+from credibly.serve.settings import Settings
+
 JSON, NPY, NPZ = (
     {"content-type": f"application/{kind}"} for kind in ("json", "x-npy", "x-npz")
 )  # fmt: skip
@@ -199,3 +203,15 @@ def test_limits_that_make_no_sense(name):
             Settings(**{name: value})
     with pytest.raises(InvalidArgumentError, match="`name`"):
         Settings(name="a/b")
+
+
+def test_columns_that_are_missing_or_unknown_are_named():
+    intake = Intake((2,), torch.float32, whole=False, names=("age", "income"), settings=Settings())
+    assert intake.of_lists([{"income": 2, "age": 1}]).tolist() == [[1, 2]]
+    for row, words in (
+        ({"age": 1}, "row 1 that lacks 'income'"),
+        ({"age": 1, "income": 2, "size": 3}, "row 1 that has 'size'"),
+        ({"age": 1, "Income": 2}, "row 1 that lacks 'income' and has 'Income'"),
+    ):
+        with pytest.raises(RefusedError, match=words):
+            intake.of_lists([{"age": 1, "income": 2}, row])

@@ -11,19 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from credibly.batch.first_rows import first_rows, naming_columns
 from credibly.batch.parts import as_table
-from credibly.batch.rows import (
-    AUTO_ROWS,
-    Read,
-    Rows,
-    first_rows,
-    model_failed,
-    naming_columns,
-    raising,
-    run,
-    use,
-    work_on,
-)
+from credibly.batch.rows import AUTO_ROWS, Read, Rows, model_failed, raising, run, use, work_on
 from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, ModelError
 from credibly.io.sources import Source
 from credibly.model.joined import keep_top

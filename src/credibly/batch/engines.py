@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from credibly.batch.first_rows import chosen_threads
 from credibly.batch.formats import Record
 from credibly.batch.progress import Reporter
-from credibly.batch.rows import chosen_threads
 from credibly.batch.tally import unusable
 from credibly.batch.work import Work
 from credibly.model.classifier import Classifier

@@ -11,12 +11,13 @@ from typing import Any
 
 from credibly._extras import require_table_extra
 from credibly._validation import require
+from credibly.batch.first_rows import faster, first_rows
 from credibly.batch.formats import VERDICTS
 from credibly.batch.packed import PackedJudge, PackedSource
 from credibly.batch.parts import as_table
 from credibly.batch.ray_engine import EngineLike, as_engine
 from credibly.batch.report import JudgeReport, read_verdicts
-from credibly.batch.rows import Read, Rows, faster, first_rows, work_on
+from credibly.batch.rows import Read, Rows, work_on
 from credibly.batch.run import Output, Run, check_sizes
 from credibly.batch.tally import FAILED, JUDGED, OUTSIDE, UNREADABLE
 from credibly.batch.work import Maker, Packed, Table

@@ -14,11 +14,12 @@ import torch
 from credibly._extras import require_table_extra
 from credibly._validation import as_numbers, real_number, require
 from credibly.batch.chunks import Job, find_weights, solve, solve_chunk
+from credibly.batch.first_rows import faster
 from credibly.batch.formats import PROFILES
 from credibly.batch.packed import PackedModel, PackedSource
 from credibly.batch.ray_engine import EngineLike, as_engine
 from credibly.batch.report import ScoreReport, read_report
-from credibly.batch.rows import Read, Rows, faster, prepare
+from credibly.batch.rows import Read, Rows, prepare
 from credibly.batch.run import Output, Run, check_sizes
 from credibly.batch.work import Maker, Packed, Table
 from credibly.io.fingerprints import digest_of_classifier

@@ -17,7 +17,7 @@ from credibly._validation import require
 from credibly.attacks.ball import Norm
 from credibly.attacks.pgd import PGD
 from credibly.baselines import LogitBaseline, all_baselines
-from credibly.batch.rows import naming_columns
+from credibly.batch.first_rows import naming_columns
 from credibly.cli import options as o
 from credibly.cli.console import print_line, show_progress
 from credibly.cli.labels import LabelPlace

@@ -136,7 +136,8 @@ def _read(place: LabelPlace | None, loaded: LoadedClassifier, source: Source) ->
     """Read the labels, if there are any; a model without names of classes is asked for them."""
     if place is None:
         return None
-    from credibly.batch.rows import Rows, first_rows
+    from credibly.batch.first_rows import first_rows
+    from credibly.batch.rows import Rows
     from credibly.decide.examine import classes_of
     from credibly.types import finite_rows
 
@@ -155,7 +156,7 @@ def _fit(
     labels: Tensor | str | Literal[True] | None,
     settings: dict[str, Any],
 ) -> Judge:
-    from credibly.batch.rows import naming_columns
+    from credibly.batch.first_rows import naming_columns
     from credibly.decide.judge import Judge
     from credibly.decide.ordinary import MOST
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from credibly.decide.signals import Glance, glance
+from credibly.errors import ModelError
+from credibly.io.fingerprints import quick_digest
 from credibly.io.streams import Batch, LabelName, batches_of
 from credibly.model.bind import bind
 from credibly.model.classifier import Classifier
@@ -18,6 +20,7 @@ from credibly.model.features import LastHidden
 from credibly.model.joined import keep_top
 from credibly.model.variable import Variable
 from credibly.model.views import View
+from credibly.model.watched import Watched
 from credibly.problem.fit_risk import FitRiskProblem
 from credibly.profile.credibility import settings_of, solved_profile
 from credibly.profile.decision import decision_profile
@@ -43,6 +46,7 @@ class Examiner:
         chunk_size: inputs handled at a time.
         views: functions to other views of an input that keep its class.
         auto: whether the chunk size was found, so that another device may have its own.
+        watched: the weights that all is learned of; None for a function.
     """
 
     clf: Classifier
@@ -53,6 +57,19 @@ class Examiner:
     chunk_size: int
     views: tuple[View, ...] = ()
     auto: bool = False
+    watched: Watched | None = None
+
+    def require_same_weights(self, known: str) -> None:
+        """Refuse to judge by what was learned of other weights; `known` is their digest."""
+        if self.watched is None or not self.watched.changed:
+            return
+        if quick_digest(self.clf) != known:
+            raise ModelError(
+                "the weights of the network have changed since the Judge was fitted or loaded",
+                remedy="Fit a Judge for the network as it is now: what is ordinary to it is "
+                "another question.",
+            )
+        self.watched.renew()  # they were written, and are the same
 
     def on(self, clf: Classifier) -> Examiner:
         """The same asked of another copy of the model, such as a faster one."""
@@ -82,6 +99,11 @@ class Examiner:
         """The same to be looked at: x+ itself, where the descent ends a step of it away."""
         problem = problem_of(over_top(variable, self.top), self.gamma)
         return solved_profile(problem, SHOWN, chunk_size=self.chunk_size, recorded=False)
+
+
+def watched(clf: Classifier) -> Watched | None:
+    """The weights of a classifier as they are now."""
+    return Watched(clf.original) if isinstance(clf.original, nn.Module) else None
 
 
 def variables_of(

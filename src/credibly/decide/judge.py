@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from credibly._validation import labels as check_labels
+from credibly._validation import require
 from credibly.decide import judge_files
 from credibly.decide.alarm import ProfileUse
 from credibly.decide.examine import Examiner, classes_of
@@ -144,6 +145,7 @@ class Judge(Knowledge):
                 for a single batch, not for a stream.
             progress: a bar, or a function called with the share done, where the length is known.
         """
+        self.examiner.require_same_weights(self.facts.model)
         total, done, kept = length_of(x), 0, is_batch(x) if keep is None else keep
         parts = []
         with ticking(progress, "judging") as tick:
@@ -201,7 +203,7 @@ class Judge(Knowledge):
 
     @staticmethod
     def load(path: str | Path, net: Any, *, views: Sequence[View] = ()) -> Judge:
-        """Read what `save` wrote, for the same network; another one is refused.
+        """Read what `save` wrote, for the same network; one with other weights is refused.
 
         Nothing in the files is executed.
 
@@ -210,6 +212,8 @@ class Judge(Knowledge):
             net: as for `fit`.
             views: those it was fitted with; functions are not saved.
         """
+        remedy = "Write Judge.load(folder, net)."
+        require(isinstance(path, str | Path), "path", "a folder", type(path).__name__, remedy)
         return Judge(**judge_files.load(Path(path), net, check_views(views)))
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ from credibly._validation import whole as whole_number
 from credibly.decide.agreement import Agreement
 from credibly.decide.alarm import QUESTIONS, Alarm, Scales
 from credibly.decide.calibration import VennAbers
-from credibly.decide.examine import Examiner
+from credibly.decide.examine import Examiner, watched
 from credibly.decide.judge_checks import check_together
 from credibly.decide.judge_facts import Facts
 from credibly.decide.ordinary import with_space
@@ -215,7 +215,7 @@ def _fields(
     top = None if content["top"] is None else whole_number("top", content["top"])
     auto = content["chunk_auto"] is True
     size = size_here(size, clf.device) if auto else size
-    examiner = Examiner(clf, gamma, descent, hidden, top, size, views, auto)
+    examiner = Examiner(clf, gamma, descent, hidden, top, size, views, auto, watched(clf))
     whole, *parts = (Scales.from_json(part) for part in content["scales"])
     ordinary = tuple(
         {question: tensors[f"ordinary.{question}.{k}"].double() for question in QUESTIONS}

@@ -20,6 +20,7 @@ from credibly.decide.examine import (
     finite_logits,
     over_top,
     problem_of,
+    watched,
 )
 from credibly.decide.judge_facts import Asked
 from credibly.decide.ordinary import Ordinary
@@ -68,8 +69,9 @@ def make_examiner(ordinary: Ordinary, asked: Asked) -> Examiner:
     radii = [usual_radius(p, sample=few, chunk_size=len(p)) for p in problems]
     descent, hidden = FixedDescent(radius=median(radii)), _hidden(clf, some[0], asked)
     size = resolve_size(asked.chunk_size, some[0], MOST_JUDGED)
+    auto, seen = asked.chunk_size == "auto", watched(clf)
     return Examiner(
-        clf, float(gamma), descent, hidden, top, size, asked.views, asked.chunk_size == "auto"
+        clf, float(gamma), descent, hidden, top, size, asked.views, auto=auto, watched=seen
     )
 
 

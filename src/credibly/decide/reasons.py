@@ -83,9 +83,12 @@ class Reasons(Sequence[str]):
         verdict = tuple(Verdict)[int(self.codes[index])]
         if verdict is Verdict.UNUSABLE:
             return "unusable: the input or the model's answer holds NaN or infinity"
-        rank = f"trusted more than {float(self.doubt[index]):.0%} of ordinary inputs"
         if verdict in (Verdict.TRUST, Verdict.DOUBTFUL):
-            return f"{verdict}: {rank}; {self._odd(index) or 'nothing about it is strange'}"
+            below = float(self.doubt[index])
+            doubtful = verdict is Verdict.DOUBTFUL
+            rank = f"less sure than {1 - below:.0%}" if doubtful else f"surer than {below:.0%}"
+            odd = self._odd(index) or "the input looks ordinary"
+            return f"{verdict}: {rank} of ordinary inputs; {odd}"
         return f"{verdict}: {self._strangest(index, verdict)}"
 
     def _strangest(self, index: int, verdict: Verdict) -> str:

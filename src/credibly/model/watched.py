@@ -17,9 +17,15 @@ class Watched:
     """
 
     def __init__(self, net: nn.Module, stale: bool = False) -> None:  # noqa: FBT001, FBT002  # pickle
-        self.net, self._stale = net, stale
+        self.net = net
+        self.renew()
+        self._stale = stale
+
+    def renew(self) -> None:
+        """Take the weights of now."""
         # not by `id`, which a new tensor may have from one that is gone
-        self._seen = [(ref(part), _writes(part)) for part in _tensors(net)]
+        self._seen = [(ref(part), _writes(part)) for part in _tensors(self.net)]
+        self._stale = False
 
     @property
     def changed(self) -> bool:

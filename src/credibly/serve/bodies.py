@@ -92,5 +92,6 @@ def check_kind(kind: str, known: Sequence[str]) -> None:
     """Refuse another kind of body."""
     if kind not in known and not (kind.startswith("image/") and "image/*" in known):
         remedy = f"Send {', '.join(known)}."
-        text = f"Bodies of this Content-Type are not read. {remedy}"
+        given = f"'{kind[:60]}'" if kind.isascii() and kind.isprintable() and kind else "none"
+        text = f"Bodies of this Content-Type ({given}) are not read. {remedy}"
         raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text, about={"remedy": remedy})

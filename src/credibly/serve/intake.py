@@ -20,6 +20,7 @@ from credibly.decide.judge import Judge
 from credibly.errors import CrediblyError, InvalidArgumentError
 from credibly.io.array_files import ArrayFile, Header, as_numpy
 from credibly.io.arrays import as_floats
+from credibly.io.columns import list_names
 from credibly.io.pixels import channels_first
 from credibly.model.batches import column_names
 from credibly.serve.plain_json import array_of
@@ -167,9 +168,16 @@ class Intake:
             remedy = "Send lists of numbers: this model does not know names of columns."
             raise refused(argument, "rows as lists", "rows by name", remedy)
         for number, row in enumerate(rows):
-            if not isinstance(row, dict) or row.keys() != set(names):
+            if not isinstance(row, dict):
+                raise refused(argument, "columns by name", f"another row {number}", "See row 0.")
+            lacks = [name for name in names if name not in row]
+            odd = [str(name)[:40] for name in row if name not in names]
+            if lacks or odd:
+                told = [("lacks", lacks), ("has", odd)]
+                parts = [f"{word} {list_names(some)}" for word, some in told if some]
                 remedy = f"Its columns are {', '.join(names)}."
-                raise refused(argument, "every column once", f"others in row {number}", remedy)
+                got = f"row {number} that {' and '.join(parts)}"
+                raise refused(argument, "every column once", got, remedy)
         return [[row[name] for name in names] for row in rows]
 
     def of_numpy(self, content: bytes, suffix: str, key: str | None = None) -> Tensor:

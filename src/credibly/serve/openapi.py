@@ -118,8 +118,8 @@ _JUDGED_EXAMPLE = {
     "rows": [
         {"class": 3, "class_name": "dress", "verdict": "trust", "accepted": True, "trust": 7.1,
          "p_ordinary": 0.52, "p_outlier": 0.49, "p_tampered": 0.61, "p_wrong": 0.004,
-         "passes": 0.33, "reason": "trust: trusted more than 63% of ordinary inputs; nothing "
-         "about it is strange", "stage": "forward", "complete": True,
+         "passes": 0.33, "reason": "trust: surer than 63% of ordinary inputs; the input "
+         "looks ordinary", "stage": "forward", "complete": True,
          "incomplete": None}
     ],
 }  # fmt: skip
