@@ -68,7 +68,7 @@ def panel(axis: Any, rows: list[Row], column: str) -> None:
     marks = marks_of(rows, column)
     values = [mark.value for mark in marks]
     room = 0.06 * (max(values) - min(values))
-    low, high = min(values) - 2.5 * room, max(values) + room  # names reach further down
+    low, high = min(values) - 3.2 * room, max(values) + room  # names reach further down
     axis.set(ylim=(low, high), xlim=(0.25, 50), xscale="log")
     for mark in marks:
         style = {"marker": "D", "s": 50} if mark.method in OURS else {"marker": "o", "s": 28}
