@@ -78,9 +78,10 @@ def clean(row: Row, method: str) -> list[float]:
 
 def augrc(row: Row, method: str) -> list[float]:
     """AUGRC over that of softmax on ordinary inputs, from the AUROC of failures."""
-    found, right = row["failures"].get("failure AUROC", {}), row["accuracy"]
+    found = row["failures"].get("failure AUROC", {})
     if method not in found:
         return []
+    right = row["accuracy"]
     own, other = (
         (1 - found[name]) * right * (1 - right) + (1 - right) ** 2 / 2
         for name in (method, "max softmax")
