@@ -97,24 +97,6 @@ def test_wheel_and_sdist_work_in_an_empty_environment(built, tmp_path):
         assert (version, judged) == (cr.__version__, "40")
         assert 0 < int(trusted) < 40
         run(*install, "--force-reinstall", "--no-deps", built[0])  # and now the sdist
-
-
-def test_it_works_where_only_its_dependencies_are(built, tmp_path):
-    """Libraries are those of this environment, behind what is installed; nothing is downloaded."""
-    pytest.importorskip("uv", reason="pip install uv")
-    place = tmp_path / "environment"
-    run(sys.executable, "-m", "uv", "venv", "--quiet", "--python", sys.executable, place)
-    python = place / "bin" / "python"
-    run(
-        sys.executable, "-m", "uv", "pip", "install", "--quiet", "--offline", "--no-deps",
-        "--python", python, built[1],
-    )  # fmt: skip
-    libraries = Path(pytest.__file__).parents[1]
-    (folder,) = (place / "lib").glob("python*/site-packages")
-    (folder / "libraries.pth").write_text(f"{libraries}\n", "utf-8")
-    version, judged, trusted = run(python, "-c", TRIED, cwd=tmp_path).split()
-    assert (version, judged) == (cr.__version__, "40")
-    assert 0 < int(trusted) < 40
     assert (tmp_path / "page.html").stat().st_size > 200_000
     assert version in run(place / "bin" / "credibly", "--version", cwd=tmp_path)
     run(place / "bin" / "credibly", "sample", "--out", "sample.npz", cwd=tmp_path)
