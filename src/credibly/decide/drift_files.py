@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from torch import Tensor
 from credibly._validation import require, share, whole
 from credibly.decide.drift_bets import SHARES, Bets, Ranks
 from credibly.decide.drift_engine import Engine, Stream, WatchSettings
-from credibly.errors import CrediblyError, FileFormatError
-from credibly.io.files import check_format, load_tensors, save_tensors
+from credibly.errors import FileFormatError
+from credibly.io.files import check_format, load_tensors, reading, save_tensors
 from credibly.io.fingerprints import in_words
 
 FORMAT, VERSION = "credibly.drift", 1
@@ -67,7 +66,7 @@ def load(path: Path, judge: str) -> Engine:
     """Read what `save` wrote, for the Judge with this digest."""
     tensors, metadata = load_tensors(path)
     check_format(path, metadata, FORMAT, VERSION)
-    with _readable(path):
+    with reading(path):
         settings = _settings(json.loads(metadata["settings"]))
     require(
         settings.judge == judge,
@@ -76,18 +75,8 @@ def load(path: Path, judge: str) -> Engine:
         in_words(judge),
         "Load that Judge, or begin to watch anew with this one.",
     )
-    with _readable(path):
+    with reading(path):
         return _engine(settings, {name: value.numpy() for name, value in tensors.items()})
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Whatever a damaged file leads to is an error that names it."""
-    try:
-        yield
-    except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
-            CrediblyError) as error:  # fmt: skip
-        raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
 
 
 def _settings(content: dict[str, Any]) -> WatchSettings:

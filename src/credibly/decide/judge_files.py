@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,11 +30,12 @@ from credibly.decide.typicality import (
     Neighbours,
     TypicalInputs,
 )
-from credibly.errors import CrediblyError, FileFormatError, InvalidArgumentError, OutputError
+from credibly.errors import FileFormatError, InvalidArgumentError, OutputError
 from credibly.io.files import (
     json_text,
     load_tensors,
     read_json,
+    reading,
     tensors_content,
     whole_file,
     writing,
@@ -137,27 +137,17 @@ def load(path: Path, net: Any, views: tuple[View, ...]) -> dict[str, Any]:
     if hashlib.sha256((path / TENSORS).read_bytes()).hexdigest() != content.get("sha256"):
         raise FileFormatError(f"{path / TENSORS}: not the file that {NUMBERS} was saved with.")
     clf = as_classifier(net)
-    with _reading(path / NUMBERS):
+    with reading(path / NUMBERS):
         facts = Facts.from_json(content["facts"])
         clf = _in_own_units(net, clf, tensors)
         stored = {name: content["classifier"][name] for name in _use_of(clf)}
     _check_network(clf, facts, path)
     _check_use(clf, stored, path)
-    with _reading(path / NUMBERS):
+    with reading(path / NUMBERS):
         named = [str(name) for name in content["views"]]
     _check_views(named, views)
-    with _reading(path / NUMBERS):
+    with reading(path / NUMBERS):
         return _fields(content, tensors, clf, facts, views)
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn whatever is wrong in a file into a `FileFormatError` that names it."""
-    try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
-            CrediblyError) as error:  # fmt: skip
-        raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
 
 
 def _in_own_units(net: Any, clf: Classifier, tensors: dict[str, Tensor]) -> Classifier:

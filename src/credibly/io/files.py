@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from credibly.errors import FileFormatError, OutputError
+from credibly.errors import CrediblyError, FileFormatError, OutputError
 from credibly.io.array_files import safetensors_content
 
 TEMPORARY = "*.[0-9]*-[0-9]*.tmp"
@@ -119,6 +119,16 @@ MADE_BY = {
     "credibly.profile": " Profiles come from `credibly score`.",
 }
 """What a file is that somebody took for another one."""
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Whatever the content of a damaged file leads to is an error that names the file."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError,
+            ValueError, CrediblyError) as error:  # fmt: skip
+        raise FileFormatError(f"{path}: cannot be read ({error!r}).") from error
 
 
 def check_format(path: str | Path, marks: Mapping[str, Any], kind: str, version: object) -> None:
