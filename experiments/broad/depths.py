@@ -13,11 +13,9 @@ import torch
 from torch import Tensor, nn
 
 import credibly as cr
-from credibly.decide.examine import Examiner, problem_of
+from credibly.decide.examine import Examiner
 from credibly.decide.scores import SCORES
 from credibly.problem.weights import auto_gamma
-from credibly.profile.decision import usual_radius
-from credibly.solve.fixed import FixedDescent
 
 RATIO = "predicted ratio"
 PLACES = {"half way": 0.5, "three quarters": 0.75, "last hidden layer": 1.0}
@@ -76,12 +74,11 @@ def ratio(profile: Any) -> Tensor:
 
 
 def examiner_at(near: Examiner, name: str, ordinary: Tensor) -> Examiner:
-    """The same, with the output of a layer as what moves; gamma and radius are found for it."""
+    """The same, with the output of a layer as what moves; gamma is found for it."""
     clf = cr.Classifier(near.clf.net, module=name, loss=near.clf.loss)
     variable = cr.bind(clf, ordinary[:64], top=near.top)
     gamma = auto_gamma(variable)
-    descent = FixedDescent(radius=usual_radius(problem_of(variable, gamma)))
-    return replace(near, clf=clf, gamma=gamma, descent=descent)
+    return replace(near, clf=clf, gamma=gamma)
 
 
 def layers_at(net: object, x: Tensor) -> dict[str, str]:

@@ -20,14 +20,11 @@ from credibly.baselines.catalogue import baselines_of
 from credibly.baselines.feature_baselines import Hidden, hidden_of
 from credibly.baselines.input_baselines import dropout_layers
 from credibly.decide.alarm import ProfileUse
-from credibly.decide.examine import over_top, problem_of
 from credibly.decide.scores import SCORES
 from credibly.errors import ModelError
 from credibly.model.bind import bind
 from credibly.model.derivatives import FORWARD
 from credibly.model.features import LastHidden
-from credibly.profile.decision import usual_radius
-from credibly.solve.fixed import FixedDescent
 from experiments.broad.depths import Depths
 from experiments.broad.subject import Subject
 from experiments.broad.values import (
@@ -138,7 +135,7 @@ class Methods:
         self.price |= {name: found.cost for name, found in clean.items()}
         self.profiles = self.depths = None
         if "profiles" in parts:
-            self.profiles = Profiles(judges[PROFILED], subject.ordinary)
+            self.profiles = Profiles(judges[PROFILED])
             own = self.profiles.scores(subject.ordinary)
             self.known |= {name: own[name] for name in ("shift", "gain")}
             self.price |= dict.fromkeys(OF_PROFILES, self.price[PROFILED])
@@ -202,12 +199,9 @@ def hidden_or_none(clf: cr.Classifier, x: Tensor) -> Hidden | None:
 class Profiles:
     """Scores of decision-grade profiles, for gamma as a Judge sets it and for 16 times that."""
 
-    def __init__(self, judge: cr.Judge, ordinary: Tensor) -> None:
+    def __init__(self, judge: cr.Judge) -> None:
         self.near = judge.examiner
         self.far = replace(self.near, gamma=16 * self.near.gamma)
-        (variable, _), *_ = self.far.variables(ordinary[:64])
-        problem = problem_of(over_top(variable, self.far.top), self.far.gamma)
-        self.far = replace(self.far, descent=FixedDescent(radius=usual_radius(problem)))
 
     def scores(self, x: Tensor) -> dict[str, Tensor]:
         """Shift, gain and the predicted ratio (n,)."""

@@ -214,7 +214,7 @@ def test_numbers_that_are_the_same_are_trusted_whatever_they_are(value):
 @pytest.mark.parametrize(
     ("changes", "made"),
     [
-        ({"effort": "decide"}, 0),  # the radius is that of the inputs
+        ({"effort": "decide"}, 1),
         ({"solver": DESCENT}, 1),
         ({"solver": DESCENT, "gamma": "auto"}, 0),
         ({"solver": cr.solvers.LBFGS(steps=2), "gamma": "auto"}, 0),

@@ -9,6 +9,7 @@ import torch
 import credibly as cr
 from credibly.model.bind import bind
 from credibly.problem.fit_risk import FitRiskProblem
+from credibly.solve.base import likely_distance
 from credibly.solve.fixed import FixedDescent
 from tests.reference import models
 from tests.reference.counting import counting
@@ -49,14 +50,14 @@ def test_it_is_the_formula(steps, momentum):
 
 def test_a_decision_takes_nine_passes_and_says_so():
     seen = Counter()
-    clf, x = counting(models.smooth_network(), seen), models.inputs(6)
+    clf, x = counting(models.smooth_network(), seen), models.inputs(8)
     descent = cr.solvers.FixedDescent(radius=0.4)
-    cr.credibility(clf, x[:1], gamma=GAMMA, solver=descent)
-    one = seen["backward"]  # with the check of the model before
+    cr.credibility(clf, x[:4], gamma=GAMMA, solver=descent)
+    four = seen["backward"]  # with the check of the model before
     seen.clear()
     profile = cr.credibility(clf, x, gamma=GAMMA, solver=descent)
-    assert profile.passes.tolist() == [9.0] * 6
-    assert seen["backward"] - one == 5 * 9  # five samples more, nine passes each
+    assert profile.passes.tolist() == [9.0] * 8
+    assert seen["backward"] - four == 4 * 9  # four samples more, nine passes each
 
 
 def test_its_numbers_are_those_of_the_point_it_returns():
@@ -107,24 +108,46 @@ def test_chunks_and_bounds_are_kept():
     assert float(whole.perturbed.abs().max()) <= 1.0
 
 
-def test_a_radius_of_few_inputs_is_said_with_what_to_do():
-    clf, x = cr.Classifier(models.smooth_network()), models.inputs(20)
-    x[4:] = torch.nan  # these tell nothing
-    with pytest.warns(
-        cr.errors.CrediblyWarning, match=r"found from 4 inputs.*FixedDescent\(radius"
-    ):
-        cr.credibility(clf, x, gamma=GAMMA, effort="decide")
-    cr.credibility(clf, x, gamma=GAMMA, solver=cr.solvers.FixedDescent(radius=0.5))  # no warning
+def test_without_a_radius_each_sample_has_its_own_by_the_pass_at_x0():
+    problem = problem_of()
+    found = likely_distance(problem, problem.evaluate(problem.x0))
+    for n in range(len(problem)):
+        x = problem.x0[n : n + 1].clone().requires_grad_(True)
+        losses = problem.variable.clf.losses(x)
+        objective = losses.square().sum() / GAMMA
+        (gradient,) = torch.autograd.grad(objective, x)
+        before = float(objective.detach())
+        q = float(gradient.square().sum()) / 4 / before
+        expected = math.sqrt(before * q) / (1 + 2 * q**0.75)
+        assert float(found[n]) == pytest.approx(expected, rel=1e-12)
+        one = problem.select(slice(n, n + 1))
+        _, own = FixedDescent(steps=4).run(one)
+        _, given = FixedDescent(steps=4, radius=expected).run(one)
+        torch.testing.assert_close(own.x, given.x, atol=1e-10, rtol=0)
 
 
-def test_the_search_for_the_radius_keeps_the_size_of_chunks():
-    sizes, net = [], models.smooth_network()
-    clf = cr.Classifier(lambda x: sizes.append(len(x)) or net(x))
-    x = models.inputs(30)
-    found = cr.credibility(clf, x, gamma=GAMMA, effort="decide", chunk_size=3)
-    assert max(sizes) == 3
-    whole = cr.credibility(clf, x, gamma=GAMMA, effort="decide")
-    torch.testing.assert_close(found.credibility, whole.credibility)
+@pytest.mark.parametrize("gamma", [3.0, 30.0, 300.0])
+def test_the_likely_distance_is_about_that_of_the_solution(gamma):
+    for net in (models.smooth_network(), models.relu_network()):
+        clf, x = cr.Classifier(net), models.inputs(60)
+        problem = FitRiskProblem(bind(clf, x), torch.full((clf.losses(x).shape[1],), gamma).to(x))
+        found = likely_distance(problem, problem.evaluate(x))
+        ratio = cr.credibility(clf, x, gamma=gamma).risk.sqrt() / found
+        assert 0.5 < float(ratio.median()) < 2.0
+        assert float(ratio.min()) > 0.25
+        assert float(ratio.max()) < 4.0
+
+
+def test_samples_with_nothing_to_gain_stay_where_they_are():
+    """Losses that are zero at x0, and a model that is flat."""
+    weight = torch.tensor([[60.0, -60.0], [0.0, 0.0]], dtype=torch.float64)
+    clf, x = cr.Classifier(lambda x: x @ weight, loss=cr.losses.Hinge()), torch.ones(2, 2).double()
+    profile = cr.credibility(clf, x * 0, gamma=1.0, effort="decide")
+    assert bool(profile.credibility.isfinite().all())
+    flat = cr.Classifier(lambda x: 0.0 * (x @ weight))
+    found = cr.credibility(flat, x, gamma=1.0, effort="decide")
+    assert set(found.status) == {cr.Status.NO_GRADIENT}
+    assert torch.equal(found.perturbed, x)
 
 
 def test_rules_refuse_profiles_of_another_effort():

@@ -27,11 +27,11 @@ def test_finished_samples_leave_the_batch():
         sizes.append(len(x))
         return net(x)
 
-    p = problem(net=counted)
-    solution = solve(p, cr.solvers.LBFGS(), chunk_size=5)
+    p = problem(net=counted).select(slice(0, 3))  # so few are not filled up with copies
+    solution = solve(p, cr.solvers.LBFGS(), chunk_size=3)
     assert len(set(solution.steps.tolist())) > 1, "all samples took equally long: nothing to see"
     assert sizes == sorted(sizes, reverse=True)
-    assert sizes[-1] < 5
+    assert sizes[-1] < 3
     assert sum(sizes) == int(solution.passes.sum())
 
 

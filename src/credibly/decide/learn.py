@@ -19,7 +19,6 @@ from credibly.decide.examine import (
     classes_of,
     finite_logits,
     over_top,
-    problem_of,
     watched,
 )
 from credibly.decide.judge_facts import Asked
@@ -42,7 +41,6 @@ from credibly.model.losses import CrossEntropy
 from credibly.model.memory import MOST_JUDGED, in_chunks, resolve_size
 from credibly.model.variable import Variable
 from credibly.problem.weights import found_gamma
-from credibly.profile.decision import usual_radius
 from credibly.solve.fixed import FixedDescent
 from credibly.solve.loop import Tick
 from credibly.types import CPU
@@ -51,11 +49,11 @@ TURNED = 0.1
 """Share of ordinary inputs whose class views may turn without a warning."""
 
 PARTS = 8
-"""Chunks of ordinary inputs, at most, from which gamma and the radius are found."""
+"""Chunks of ordinary inputs, at most, from which gamma is found."""
 
 
 def make_examiner(ordinary: Ordinary, asked: Asked) -> Examiner:
-    """Find gamma, the usual radius and the last hidden layer."""
+    """Find gamma and the last hidden layer."""
     clf = ordinary.variables[0].clf
     step = -(-len(ordinary.variables) // PARTS)
     some = ordinary.variables[::step]
@@ -65,13 +63,11 @@ def make_examiner(ordinary: Ordinary, asked: Asked) -> Examiner:
     asked_over = [over_top(variable, top) for variable in some]
     if gamma == "auto":
         gamma = median(found_gamma(v, sample=few, chunk_size=len(v)) for v in asked_over)
-    problems = [problem_of(variable, gamma) for variable in asked_over]
-    radii = [usual_radius(p, sample=few, chunk_size=len(p)) for p in problems]
-    descent, hidden = FixedDescent(radius=median(radii)), _hidden(clf, some[0], asked)
+    hidden = _hidden(clf, some[0], asked)
     size = resolve_size(asked.chunk_size, some[0], MOST_JUDGED)
     auto, seen = asked.chunk_size == "auto", watched(clf)
     return Examiner(
-        clf, float(gamma), descent, hidden, top, size, asked.views, auto=auto, watched=seen
+        clf, float(gamma), FixedDescent(), hidden, top, size, asked.views, auto=auto, watched=seen
     )
 
 

@@ -20,6 +20,10 @@ from credibly.problem.rows import Rows
 from credibly.types import Limits, norm, per_sample
 
 
+FEW_NUMBERS = 4096
+"""Numbers of an input up to which copies of it cost little."""
+
+
 @dataclass(frozen=True)
 class Point(Rows):
     """Inputs, and the results of one pass at them."""
@@ -66,6 +70,12 @@ class FitRiskProblem:
 
     def __len__(self) -> int:
         return len(self.x0)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a few copies of a sample cost little, and make results the same in any batch."""
+        small = self.x0[:1].numel() <= FEW_NUMBERS and self.x0.device.type == "cpu"
+        return small and self.recorded is None and self.variable.tensors() is not None
 
     def select(self, rows: Tensor | slice) -> Self:
         """The problems of the chosen samples."""

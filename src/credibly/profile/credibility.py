@@ -26,7 +26,7 @@ from credibly.problem.rows import spread
 from credibly.problem.weights import resolve_weights
 from credibly.profile.arguments import check_bounds, check_solver, ticking
 from credibly.profile.certificate import Certificate, certificate_of, explained
-from credibly.profile.decision import SAMPLE, decision_profile, usual_radius, warn_of_few
+from credibly.profile.decision import decision_profile
 from credibly.profile.profile import Profile, Settings
 from credibly.solve.base import Solver
 from credibly.solve.fixed import FixedDescent
@@ -68,12 +68,9 @@ def credibility(
         weights: K numbers instead, one per class; see also `prior_weights`.
         effort: 'solve' comes near the minimum, for certificates and theory: about 100 passes.
             'decide' is good enough for scores and verdicts: nine passes of a descent of fixed
-            length (`FixedDescent`), whose radius is found from these inputs and recorded. To find
-            it takes some 19 passes for each of at most 64 inputs, which `passes` leaves out. Rules
-            refuse profiles of another effort than theirs.
+            length (`FixedDescent`). Rules refuse profiles of another effort than theirs.
         solver: by default `Hybrid()` or, for effort='decide', `FixedDescent`, both chosen by
-            measurement; see docs/explanation/solvers.md. Pass a `FixedDescent` to fix its radius:
-            else profiles of an input depend on those beside it, and few inputs give a warning.
+            measurement; see docs/explanation/solvers.md.
         bounds: smallest and largest value a feature may take, such as (0.0, 1.0) for pixels. None,
             as in the paper, leaves x+ free.
         top: with many classes, ask about the m most probable ones of each sample, and about all
@@ -102,8 +99,7 @@ def credibility(
         (torch.Size([2, 2]), <Status.CONVERGED: 1>)
     """
     choice("effort", effort, get_args(Effort), "'decide' is ten times cheaper than 'solve'.")
-    fixed = solver if isinstance(solver, FixedDescent) else None
-    method = check_solver(None if fixed else solver, default=Hybrid())  # type: ignore[arg-type]
+    method = _method(solver, effort)
     check_size(chunk_size)
     variable = bind(clf, x)
     if top is not None:
@@ -114,33 +110,26 @@ def credibility(
         size = resolve_size(chunk_size, variable)
         asked = variable if top is None else keep_top(variable, top, chunk_size=size)
         w = resolve_weights(asked, gamma=gamma, weights=weights, chunk_size=size)
-        passes = 10.0 if effort == "decide" or fixed else 100.0
-        threads = fitting_threads(asked, passes=passes)
+        fixed = isinstance(method, FixedDescent)
+        threads = fitting_threads(asked, passes=10.0 if fixed or effort == "decide" else 100.0)
         with ticking(progress) as tick, threads:
             problem = FitRiskProblem(asked, w, asked.limits(bounds))
-            if fixed is not None or (effort == "decide" and solver is None):
-                return _decided(problem, fixed, size, bounds, recorded=gamma != "auto")
+            again = gamma != "auto"
+            if isinstance(method, FixedDescent):
+                settings = settings_of(problem, repr(method), bounds)
+                return decision_profile(problem, method, settings, chunk_size=size, recorded=again)
             return solved_profile(
-                problem, method, chunk_size=size, tick=tick, bounds=bounds, recorded=gamma != "auto"
+                problem, method, chunk_size=size, tick=tick, bounds=bounds, recorded=again
             )
 
 
-def _decided(
-    problem: FitRiskProblem,
-    fixed: FixedDescent | None,
-    size: int,
-    bounds: Bounds | None,
-    *,
-    recorded: bool,
-) -> Profile:
-    """The profile by a descent of fixed length; its radius is found from the inputs if need be."""
-    if fixed is None:
-        warn_of_few(problem)
-    radius = usual_radius(problem, chunk_size=min(size, SAMPLE)) if fixed is None else fixed.radius
-    descent = fixed or FixedDescent(radius=radius)
-    settings = settings_of(problem, repr(descent), bounds)
-    again = recorded and fixed is not None
-    return decision_profile(problem, descent, settings, chunk_size=size, recorded=again)
+def _method(solver: Solver | FixedDescent | None, effort: Effort) -> Solver | FixedDescent:
+    """The solver given, or the default of the effort."""
+    if isinstance(solver, FixedDescent):
+        return solver
+    if solver is None and effort == "decide":
+        return FixedDescent()
+    return check_solver(solver, default=Hybrid())
 
 
 def solved_profile(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import partial
@@ -10,56 +9,20 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from credibly.errors import CrediblyWarning
 from credibly.model.derivatives import FORWARD
 from credibly.model.memory import in_chunks
 from credibly.model.recorded import Faster
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.problem.recorded import key_of, without_samples
-from credibly.problem.rows import spread
+from credibly.problem.rows import FULL, filled_up, spread
 from credibly.profile.certificate import Certificate, explained
 from credibly.profile.profile import Profile
 from credibly.profile.settings import Settings
 from credibly.solve.fixed import FixedDescent
-from credibly.solve.lbfgs import LBFGS
-from credibly.solve.loop import solve
 from credibly.solve.status import Status
 from credibly.types import Model, finite_rows, norm, per_sample
 
 Descend = Callable[[FitRiskProblem, FixedDescent], tuple[Point, Point]]
-
-SAMPLE, FEW = 64, 16
-"""Inputs from which the radius is found, and how many of them say little about others."""
-
-RADIUS_SOLVER = LBFGS(steps=16)
-"""Its distances are within a few percent of those of a full solve."""
-
-
-def usual_radius(
-    problem: FitRiskProblem, *, sample: int = SAMPLE, chunk_size: int = SAMPLE
-) -> float:
-    """The median |x+ - x0| of evenly spaced inputs, to three digits so that it can be typed."""
-    usable = finite_rows(problem.x0).nonzero().squeeze(1)
-    places = torch.linspace(0, max(len(usable) - 1, 0), min(sample, len(usable)), device="cpu")
-    chosen = usable[places.round().long().to(usable.device)]
-    part = problem.select(chosen)
-    distance = norm(solve(part, RADIUS_SOLVER, chunk_size=chunk_size).x - part.x0)
-    known = distance[distance.isfinite() & (distance > 0)]
-    return float(f"{float(known.median()):.3g}") if len(known) else 1.0
-
-
-def warn_of_few(problem: FitRiskProblem) -> None:
-    """Say so where the radius is that of a few inputs: profiles then depend on which these are."""
-    count = int(finite_rows(problem.x0).sum())
-    if 0 < count < FEW:
-        warnings.warn(
-            f"the length of the steps was found from {count} input{'s' if count > 1 else ''}: each "
-            "profile depends on which these are. To compare profiles of several calls, fix it: "
-            "solver=credibly.solvers.FixedDescent(radius=...), with the radius that "
-            "profile.settings.solver of some hundred ordinary inputs names",
-            CrediblyWarning,
-            stacklevel=4,
-        )
 
 
 def decision_profile(
@@ -76,10 +39,12 @@ def decision_profile(
     and the stationarity at the best point; nothing around it was searched. With a draft, the
     stationarity is as near to the exact one as its gradients are.
 
-    It is `recorded` where the classifier has a recorder: not if gamma or the radius was found from
-    these inputs, since hardly any other batch then asks the same again.
+    It is `recorded` where the classifier has a recorder: not if gamma was found from these inputs,
+    since hardly any other batch then asks the same again.
     """
     descend = _descend if recorded else _descend_as_it_is
+    if chunk_size >= FULL and problem.repeatable and problem.variable.clf.recorder is None:
+        descend = partial(_descend_filled_up, descend)
     work = lambda rows: _decide(problem.select(rows), descent, settings, descend)  # noqa: E731
     return Profile.concatenate(list(in_chunks(len(problem), chunk_size, work)))
 
@@ -138,6 +103,15 @@ def _descend(problem: FitRiskProblem, descent: FixedDescent) -> tuple[Point, Poi
     found = recorder.run(_key(problem, descent), work, given)
     half = len(found) // 2
     return Point(*found[:half]), Point(*found[half:])
+
+
+def _descend_filled_up(
+    descend: Descend, problem: FitRiskProblem, descent: FixedDescent
+) -> tuple[Point, Point]:
+    """The same, with copies that make it the same in any batch."""
+    rows = filled_up(len(problem), problem.x0.device)
+    start, best = descend(problem.select(rows), descent)
+    return start.select(slice(0, len(problem))), best.select(slice(0, len(problem)))
 
 
 def _descend_as_it_is(problem: FitRiskProblem, descent: FixedDescent) -> tuple[Point, Point]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from credibly.model.memory import in_chunks
 from credibly.problem.fit_risk import FitRiskProblem, Point
-from credibly.problem.rows import Rows
+from credibly.problem.rows import FULL, Rows, filled_up
 from credibly.solve.base import Solver, Stage, State
 from credibly.solve.status import Status
 from credibly.types import finite_rows
@@ -47,7 +47,8 @@ def solve(
 
     def work(rows: slice) -> Solution:
         base, share = rows.start / count, (rows.stop - rows.start) / count
-        chunk = _Chunk(problem.select(rows), _scaled(tick, base, share), solver.stages())
+        part, told = problem.select(rows), _scaled(tick, base, share)
+        chunk = _Chunk(part, told, solver.stages(), filled=chunk_size >= FULL and part.repeatable)
         return chunk.run(None if start is None else start[rows])
 
     return Solution.concatenate(list(in_chunks(count, chunk_size, work)))
@@ -63,9 +64,9 @@ class _Chunk:
     """The samples of one chunk; the results are filled in as samples finish."""
 
     def __init__(
-        self, problem: FitRiskProblem, tick: Tick, stages: tuple[Stage[State], ...]
+        self, problem: FitRiskProblem, tick: Tick, stages: tuple[Stage[State], ...], *, filled: bool
     ) -> None:
-        self.problem, self.tick, self.stages = problem, tick, stages
+        self.problem, self.tick, self.stages, self.filled = problem, tick, stages, filled
         count, device = len(problem), problem.x0.device
         self.x = problem.x0.clone()
         self.status = torch.full((count,), Status.RUNNING, dtype=torch.int8, device=device)
@@ -118,7 +119,8 @@ class _Chunk:
         if len(rows) == 0:
             return rows, _nothing(self.problem)
         begin = self.problem.x0 if start is None else start
-        point = self.problem.select(rows).evaluate(begin[rows])
+        full = rows[self._filled(rows)]
+        point = self.problem.select(full).evaluate(begin[full]).select(slice(0, len(rows)))
         self.passes[rows] += 1
         sane = torch.isfinite(point.objective) & finite_rows(point.gradient)
         # a vanishing gradient at x0 means a flat model; elsewhere it is the goal
@@ -130,7 +132,13 @@ class _Chunk:
         return rows[keep], point.select(keep)
 
     def _run_stage(self, stage: Stage[State], number: int, rows: Tensor, start: Point) -> Point:
-        """Run one stage, and give the best point of each of its samples."""
+        """Run one stage, and give the best point of each of its samples.
+
+        What is only there to fill up the batch costs no passes: neither copies, which do the same
+        as their samples, nor samples that are done.
+        """
+        count, full = len(rows), self._filled(rows)
+        rows, start = rows[full], start.select(full)
         problem = self.problem.select(rows)
         active = _Active.of(problem, start)
         state, rule = stage.begin(problem, start), _StoppingRule.of(stage, start)
@@ -138,7 +146,7 @@ class _Chunk:
         finished, left = start.copy(), len(rows)
         for step in range(stage.steps):
             state = stage.advance(active.problem, state)
-            self.passes[rows[active.index]] += state.cost.double()
+            self.passes[rows[active.index]] += state.cost.double() * active.open
             self.steps[rows[active.index]] += active.open
             active.keep_best(state.visited)
             verdict = rule.judge(active.problem, state)
@@ -153,8 +161,8 @@ class _Chunk:
                 active.open = active.open & ~done
             left = still
             if left == 0:
-                return finished
-            if (size := batch_size(left)) < len(active.open):
+                return finished.select(slice(0, count))
+            if (size := batch_size(left, least=FULL if self.filled else 1)) < len(active.open):
                 # the running samples, and finished ones that fill up the batch
                 keep = active.open.byte().argsort(descending=True, stable=True)[:size]
                 state, rule, active = state.select(keep), rule.select(keep), active.select(keep)
@@ -163,7 +171,13 @@ class _Chunk:
         last, running = active.best.select(places), active.index[places]
         finished.write(running, last)
         self._note(rows[running], last, torch.full_like(running, Status.STEP_LIMIT))
-        return finished
+        return finished.select(slice(0, count))
+
+    def _filled(self, rows: Tensor) -> Tensor:
+        """Places among `rows`, some of them twice if that makes results the same in any batch."""
+        if self.filled:
+            return filled_up(len(rows), rows.device)
+        return torch.arange(len(rows), device=rows.device)
 
     def _note(self, rows: Tensor, point: Point, verdict: Tensor) -> None:
         self.x[rows] = point.x
@@ -174,9 +188,12 @@ class _Chunk:
         self.tick((total - active + active * (stage + share) / len(self.stages)) / total)
 
 
-def batch_size(left: int) -> int:
-    """The smallest of 1 to 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, ... that is at least `left`."""
-    unit = 1 << max(0, (left - 1).bit_length() - 3)
+def batch_size(left: int, *, least: int = 1) -> int:
+    """The smallest of 1 to 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, ... that is at least `left`.
+
+    Of these only multiples of `least`.
+    """
+    unit = max(least, 1 << max(0, (left - 1).bit_length() - 3))
     return -(-left // unit) * unit
 
 

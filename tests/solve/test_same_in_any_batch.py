@@ -1,0 +1,78 @@
+"""On a CPU a profile is the same whatever is solved beside it, also where rounding is amplified."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import credibly as cr
+from credibly.data.sample import load_sample
+from credibly.problem.rows import filled_up
+
+GAMMA = 455.0
+SAMPLE = load_sample()
+CLF = cr.Classifier(SAMPLE.net)
+X = SAMPLE.images[300:363]  # a ReLU network in float32: many kinks
+
+
+def solved(x, solver, **settings):
+    return cr.credibility(CLF, x, gamma=GAMMA, solver=solver, **settings)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [cr.solvers.FixedDescent(), cr.solvers.LBFGS(steps=16), cr.solvers.Hybrid()],
+    ids=["fixed", "lbfgs", "hybrid"],
+)
+def test_an_input_alone_ends_where_it_ends_in_a_batch(solver):
+    together = solved(X, solver)
+    rows = (0, 17, 40, 62)
+    for rest, size in ((1, 128), (2, 128), (5, 128), (63, 20)):
+        for first in rows if rest < 63 else (0,):
+            part = slice(first, min(first + rest, len(X)))
+            one = solved(X[part], solver, chunk_size=size)
+            assert torch.equal(one.perturbed, together.perturbed[part]), (rest, first)
+            gap = (one.credibility - together.credibility[part]).abs().max()
+            assert float(gap) <= 1e-5
+            assert torch.equal(one.codes, together.codes[part])
+            assert torch.equal(one.passes, together.passes[part])
+
+
+def test_a_broken_row_leaves_the_others_as_they_are_to_the_bit():
+    broken = X[:9].clone()
+    broken[3] = math.nan
+    kept = torch.tensor([0, 1, 2, 4, 5, 6, 7, 8])
+    for solver in (cr.solvers.FixedDescent(), cr.solvers.LBFGS(steps=8)):
+        clean, mixed = solved(X[:9], solver), solved(broken, solver)
+        assert torch.equal(clean.perturbed[kept], mixed.perturbed[kept])
+
+
+def test_copies_are_of_the_last_row_and_few():
+    for count in range(1, 20):
+        rows = filled_up(count, torch.device("cpu"))
+        assert rows[:count].tolist() == list(range(count))
+        assert set(rows[count:].tolist()) <= {count - 1}
+        assert len(rows) % 4 == 0
+        assert len(rows) - count < 4
+
+
+def sizes_seen(x, **settings):
+    seen = []
+
+    class Watching(nn.Module):
+        def forward(self, x):
+            if x.requires_grad:
+                seen.append(len(x))
+            return x.flatten(1)[:, :3] * 2.0
+
+    cr.credibility(cr.Classifier(Watching()), x, gamma=1.0, **settings)
+    return seen
+
+
+def test_neither_large_inputs_nor_small_chunks_are_copied():
+    steps = {"solver": cr.solvers.FixedDescent(steps=2)}
+    assert max(sizes_seen(torch.rand(1, 4096), **steps)) == 4
+    assert max(sizes_seen(torch.rand(1, 4097), **steps)) == 2  # the check of the model
+    assert max(sizes_seen(torch.rand(7, 8), chunk_size=3, **steps)) == 3
+    assert max(sizes_seen(torch.rand(7, 8), chunk_size=3)) == 3
