@@ -20,7 +20,7 @@ from credibly.model.derivatives import (
     output_curvature_product,
     output_gradient,
     output_jacobian,
-    sketched_trace,
+    squared_pulls,
 )
 
 CLASSES = 3
@@ -68,13 +68,17 @@ class Recurrent(nn.Module):
         return self.lstm(x)[0][:, -1]
 
 
+def spread(directions, x):
+    return [d.expand(len(x), -1) for d in directions]
+
+
 CALLS = {
     "losses_only": lambda c, x, _v, _u, _s: losses_only(c, x),
     "losses_and_pull": lambda c, x, _v, u, _s: losses_and_pull(c, x, lambda _: u).pull,
     "output_gradient": lambda c, x, _v, _u, _s: output_gradient(c, x, lambda z: z.square().sum(1)),
     "output_jacobian": lambda c, x, _v, _u, _s: output_jacobian(c, x)[1],
     "loss_jacobian": lambda c, x, _v, _u, _s: loss_jacobian(c, x)[1],
-    "sketched_trace": lambda c, x, _v, _u, s: sketched_trace(c, x, s),
+    "squared_pulls": lambda c, x, _v, _u, s: torch.stack(squared_pulls(c, x, spread(s, x))),
     "J v": lambda c, x, v, _u, _s: OutputLinearisation(c, x).forward(v),
     "J^T u": lambda c, x, _v, u, _s: OutputLinearisation(c, x).transposed(u),
     "HessianProducts": lambda c, x, v, _u, _s: HessianProducts(c, x, _fit)(v),
@@ -237,9 +241,17 @@ def test_a_linear_function_of_the_outputs_has_no_curvature():
     assert torch.equal(output_curvature_product(fit, U, U), torch.zeros_like(U))
 
 
-def test_the_sketch_over_all_signs_is_the_exact_trace(classifier, jacobian):
+def test_the_squared_pulls_of_all_signs_have_the_trace_as_their_mean(classifier, jacobian):
     exact = torch.stack([torch.trace(a @ a.T) for a in jacobian])
-    _close(sketched_trace(classifier, X, SIGNS), exact)
+    _close(torch.stack(squared_pulls(classifier, X, spread(SIGNS, X))).mean(0), exact)
+
+
+def test_each_input_has_its_own_direction(classifier, jacobian):
+    directions = torch.randn(2, len(X), CLASSES, dtype=torch.float64)
+    found = squared_pulls(classifier, X, directions.unbind(0))
+    for number, own in enumerate(directions):
+        expected = [(a.T @ d).square().sum() for a, d in zip(jacobian, own, strict=True)]
+        _close(found[number], torch.stack(expected))
 
 
 @every_call

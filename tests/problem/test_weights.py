@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import credibly as cr
-from credibly.problem.weights import check_gamma, resolve_weights
+from credibly.model.checks import check_model
+from credibly.problem.weights import _directions, check_gamma, resolve_weights
 from credibly.types import shortest_repr
 from tests.reference import models
+from tests.reference.counting import counting
 
 CLF = models.affine_classifier()
 X = models.inputs(9, 6)
@@ -51,15 +53,44 @@ def test_auto_gamma_of_many_inputs_looks_at_evenly_spaced_ones():
     assert cr.auto_gamma(CLF, many) == pytest.approx(cr.auto_gamma(CLF, many[rows]), rel=1e-12)
 
 
-def test_the_sketch_for_many_classes_is_close_to_the_exact_trace():
-    clf = models.affine_classifier(features=30, classes=40, scale=0.5)
-    x = models.inputs(20, 30)
+@pytest.mark.parametrize(("count", "classes"), [(20, 40), (64, 10), (64, 300)])
+def test_a_few_directions_give_nearly_the_exact_median(count, classes):
+    clf = models.affine_classifier(features=30, classes=classes, scale=0.5)
+    x = models.inputs(count, 30)
     exact = []
     for v in x:
         jacobian = torch.autograd.functional.jacobian(lambda u: clf.losses(u.unsqueeze(0))[0], v)
-        exact.append(float((jacobian**2).sum() / 40))
-    assert cr.auto_gamma(clf, x) == pytest.approx(float(torch.tensor(exact).quantile(0.5)), rel=0.3)
+        exact.append(float((jacobian**2).sum() / classes))
+    assert cr.auto_gamma(clf, x) == pytest.approx(float(torch.tensor(exact).quantile(0.5)), rel=0.1)
     assert cr.auto_gamma(clf, x) == cr.auto_gamma(clf, x)
+    assert cr.auto_gamma(clf, x, chunk_size=7) == pytest.approx(cr.auto_gamma(clf, x), rel=1e-3)
+
+
+@pytest.mark.parametrize(("inputs", "classes", "each"), [(3000, 7, 2), (32, 9, 4), (5, 6, 6)])
+def test_the_directions_are_orthogonal_and_right_on_the_mean(inputs, classes, each):
+    directions, shares = _directions(inputs, classes)
+    assert directions.shape == (inputs, each, classes)
+    unit = torch.eye(each, dtype=torch.float64).expand(inputs, -1, -1)
+    torch.testing.assert_close(directions @ directions.mT, unit, atol=1e-12, rtol=0)
+    parts = directions.mT @ torch.diag(shares.double()) @ directions
+    torch.testing.assert_close(  # each is right about the trace of the unit matrix, which is K
+        parts.diagonal(dim1=1, dim2=2).sum(1), torch.ones(inputs).double(), atol=1e-6, rtol=0
+    )
+    expected = torch.eye(classes, dtype=torch.float64) / classes
+    torch.testing.assert_close(parts.mean(0), expected, atol=2.0 / inputs**0.5, rtol=0)
+
+
+@pytest.mark.parametrize(("count", "most"), [(1, 8), (16, 128), (64, 128), (500, 128)])
+def test_the_automatic_gamma_takes_few_backwards(count, most):
+    seen = {"forward": 0, "backward": 0}
+    clf = counting(models.affine_classifier(features=6, classes=12).net, seen)
+    x = models.inputs(count, 6)
+    cr.auto_gamma(clf, x)
+    check = {"forward": 0, "backward": 0}
+    check_model(cr.bind(counting(models.affine_classifier(features=6, classes=12).net, check), x))
+    assert seen["backward"] - check["backward"] <= most
+    passes = seen["forward"] / 3 + seen["backward"] * 2 / 3
+    assert passes <= (10 if count == 1 else 0.05 * 256 * 9)
 
 
 @given(scale=st.floats(0.01, 100.0))

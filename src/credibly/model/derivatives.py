@@ -5,7 +5,7 @@ One *pass* is one forward and one backward through the model; a forward alone co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -147,16 +147,16 @@ def loss_jacobian(model: LossFunction, x: Tensor) -> tuple[Tensor, Tensor]:
     return _jacobian(model, x, model.losses)
 
 
-def sketched_trace(model: LossFunction, x: Tensor, probes: Tensor) -> Tensor:
-    """Estimate tr(A A^T) (n,) as the mean of |A^T v|^2 over probes v (p, K) of random signs."""
+def squared_pulls(model: LossFunction, x: Tensor, directions: Sequence[Tensor]) -> list[Tensor]:
+    """|A^T d|^2 (n,) for each of some directions d (n, K), A = dl/dx: a backward each."""
     with differentiable(model):
         x = leaf(x)
-        losses = model.losses(x)
-        squares = [
-            _gradient((losses * probe).sum(), x, keep=True).flatten(1).square().sum(1)
-            for probe in ordinary(probes)
-        ]
-        return torch.stack(squares).mean(0)
+        losses, last = model.losses(x), len(directions) - 1
+        return [
+            _gradient((losses * ordinary(d)).sum(), x, keep=number < last)
+            .flatten(1).square().sum(1)
+            for number, d in enumerate(directions)
+        ]  # fmt: skip
 
 
 def by_input_only(function: Function) -> Function:

@@ -19,7 +19,6 @@ from credibly.model.variable import Variable
 from credibly.problem.rows import Rows
 from credibly.types import Limits, norm, per_sample
 
-
 FEW_NUMBERS = 4096
 """Numbers of an input up to which copies of it cost little."""
 
