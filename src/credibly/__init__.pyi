@@ -17,6 +17,7 @@ from .adapters.transformers import from_transformers as from_transformers
 from .batch.judge import judge_file as judge_file
 from .batch.score import score as score
 from .batch.verify import verify_output as verify_output
+from .decide.accelerate import accelerate as accelerate
 from .decide.compare import compare as compare
 from .decide.conformal import ConformalSets as ConformalSets
 from .decide.drift import DriftWatch as DriftWatch
@@ -32,7 +33,6 @@ from .io.models import load_classifier as load_classifier
 from .io.sources import open_source as open_source
 from .model.bind import bind as bind
 from .model.classifier import Classifier as Classifier
-from .model.fast import accelerate as accelerate
 from .model.parameters import vary_parameters as vary_parameters
 from .model.space import Space as Space
 from .plot.one_profile import plot_profile as plot_profile

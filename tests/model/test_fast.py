@@ -118,7 +118,7 @@ def test_profiles_and_identity_are_the_same(residual):
     clf, x = residual
     found = cr.accelerate(clf, x)
     assert found.notes[0] == "2 batch norms folded"
-    assert "inputs are torch.float64" in found.notes[1]
+    assert "inputs are torch.float64" in found.notes[-1]
     assert clf.notes == ()
     assert quick_digest(found) == quick_digest(clf)
     for effort in ("solve", "decide"):
@@ -163,6 +163,44 @@ def test_a_draft_takes_the_steps_and_all_numbers_are_exact(drafted):
     full = cr.credibility(clf, x[:3], gamma=200.0, solver=cr.solvers.LBFGS(steps=3))
     again = cr.credibility(plain, x[:3], gamma=200.0, solver=cr.solvers.LBFGS(steps=3))
     torch.testing.assert_close(full.credibility, again.credibility, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(("gain", "words"), [(1.5, "channels last"), (0.9, "last, it is 0.90")])
+def test_a_cpu_gets_another_layout_where_it_is_faster(monkeypatch, gain, words):
+    monkeypatch.setattr(fast, "_gain", lambda *_: gain)
+    net = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3)).eval()
+    x = torch.rand(20, 2, 4, 4)
+    found = cr.accelerate(cr.Classifier(net), x, draft=False)
+    assert words in found.notes[-1]
+    laid_out = found.net[0].weight.is_contiguous(memory_format=torch.channels_last)
+    assert laid_out == (gain > 1.1)
+    assert net[0].weight.is_contiguous()
+    torch.testing.assert_close(found.losses(x), cr.Classifier(net).losses(x))
+
+
+def test_a_draft_that_decides_otherwise_is_left_out(monkeypatch):
+    """Logits that half precision hardly changes, and gradients that it turns round."""
+
+    class Turning(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, x):
+            z = self.layer(x)
+            return z + 2 * (z.detach() - z) if torch.is_autocast_enabled("cpu") else z
+
+    monkeypatch.setattr(fast, "WORTH_IT", 0.0)
+    torch.manual_seed(0)
+    clf = cr.Classifier(Turning().eval())
+    x = torch.randn(40, 4)
+    assert fast.faster_copy(clf, x, draft=True, compiled=False).draft is not None
+    found = cr.accelerate(clf, x)
+    assert found.draft is None
+    assert "of the decisions change, and 0.0% in another order" in found.notes[-1]
+    assert fast.DRAFTED not in found.notes
+    one, other = (cr.credibility(c, x, gamma=5.0, effort="decide") for c in (clf, found))
+    torch.testing.assert_close(one.credibility, other.credibility)
 
 
 def test_half_precision_that_changes_classes_is_no_draft():

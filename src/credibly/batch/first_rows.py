@@ -10,13 +10,13 @@ from functools import partial
 from torch import Tensor
 
 from credibly.batch.rows import AUTO_ROWS, Rows, prepare, raising, read_rows, run, use
+from credibly.decide.accelerate import accelerate
 from credibly.errors import InvalidArgumentError, ModelError
 from credibly.io.columns import list_names
 from credibly.model.bind import bind
 from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import losses_only, undisturbed
-from credibly.model.fast import accelerate
 from credibly.model.threads import threads_worth
 from credibly.model.variable import Inputs, Variable
 from credibly.types import finite_rows

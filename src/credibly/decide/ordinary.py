@@ -13,6 +13,7 @@ from torch import Tensor
 
 from credibly._validation import labels as check_labels
 from credibly._validation import plain_tensor, require
+from credibly.decide.accelerate import accelerate
 from credibly.decide.examine import variables_of
 from credibly.decide.ordinary_checks import refuse_another_order
 from credibly.errors import CrediblyWarning
@@ -23,7 +24,6 @@ from credibly.io.streams import Batch, as_classifier, joined_labels
 from credibly.model.batches import TakesTables
 from credibly.model.bind import bind
 from credibly.model.classifier import Classifier
-from credibly.model.fast import accelerate
 from credibly.model.space import Space
 from credibly.model.variable import Inputs, Variable
 from credibly.profile.profile import Profile

@@ -1,4 +1,4 @@
-"""`accelerate`: the same classifier, faster, with what was done and what was not on record."""
+"""Faster copies of a network, with what was done and what was not on record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from credibly._validation import require
-from credibly.model.batches import check_batch, check_classifier
+from credibly.model.batches import check_batch
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import logits_only, losses_and_pull, undisturbed
 from credibly.model.folding import FUSE, folded
@@ -29,9 +29,15 @@ ROUNDING = 1000.0
 SAME_CLASSES, DRAFT_ERROR = 0.98, 0.1
 """A draft must give so many inputs the same class, and logits within this share of their spread."""
 
-WORTH_IT = 1.3
-"""How much faster a draft must be on the CPU."""
+TIMED = 16
+"""Inputs on which a CPU tries what is faster, at most."""
 
+WORTH_IT, WORTH_ANOTHER_LAYOUT = 1.3, 1.1
+"""How much faster a draft, and another layout, must be on a CPU."""
+
+
+DRAFTED = "steps of decision-grade solves in bfloat16"
+"""What `notes` say of a draft."""
 
 TENSOR_FLOAT = 2.0**-11
 """The precision in which a GPU convolves float32 numbers, if torch lets it."""
@@ -57,37 +63,8 @@ class HalfPrecision(nn.Module):
             return self.net(*args, **kwargs)
 
 
-def accelerate(
-    clf: Classifier, x: Tensor, *, draft: bool = True, compiled: bool = False
-) -> Classifier:
-    """The same classifier on a faster copy of its network; yours stays as it is.
-
-    Batch norms are folded into the layers before them, parameters are frozen, and on a GPU
-    convolutions get the channels-last layout. With a `draft`, the steps of decision-grade profiles
-    (`effort='decide'`, `Judge`) run in bfloat16, and x0 and x+ are evaluated in full precision at
-    the end. Both are tried on `x` first; what changes the logits by more than rounding does, or
-    does not help, is left out. `notes` of the result say what was done, and why something was not.
-
-    On a GPU the whole of a decision-grade descent is recorded as a CUDA graph when a size of batch
-    comes for the second time, and replayed from then on: one launch for all its kernels.
-
-    The copy keeps the weights of now. Once those of your network change, it refuses to answer.
-
-    Args:
-        clf: a classifier whose `net` is a module; others are returned as they are.
-        x: a few ordinary inputs, to compare both networks on; at most 64 are used.
-        draft: whether decision-grade solves may run in bfloat16.
-        compiled: on a GPU, whether networks inside such recordings run through torch.compile: half
-            as fast again, after some ten seconds of compiling for each of four sizes of batches.
-
-    Example:
-        >>> import torch, credibly as cr
-        >>> net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8)).eval()
-        >>> fast = cr.accelerate(cr.Classifier(net), torch.randn(20, 4), draft=False)
-        >>> print(fast.notes[0])
-        1 batch norm folded
-    """
-    clf = check_classifier(clf)
+def faster_copy(clf: Classifier, x: Tensor, *, draft: bool, compiled: bool) -> Classifier:
+    """`credibly.accelerate` without its look at decisions."""
     if not isinstance(clf.net, nn.Module) or clf.space is not None or clf.module is not None:
         return _noted(clf, clf.net, ("nothing done: only plain inputs of an nn.Module",))
     given = check_batch(clf, x, "x")
@@ -109,13 +86,14 @@ def _tried(
     found, words = _faster(net)
     try:
         after = logits_only(Inputs(clf.with_net(found), x), x).double()
+        found, laid_out = _laid_out(clf, found, x)
     except Exception as error:  # noqa: BLE001  # such as a forward that reads what was folded
         why = f"the faster network fails ({type(error).__name__}: {error})"
         return net, (f"nothing done: {why}",)
     gap = _relative(logits, after)
     if not gap <= _rounding(x):
         return net, (f"nothing done: the faster network differs by {gap:.1g} of the logits",)
-    return found, words
+    return found, words + laid_out
 
 
 def _watching(clf: Classifier) -> Classifier:
@@ -152,12 +130,19 @@ def _faster(net: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
         found, count = folded(net)
     except Exception as error:  # noqa: BLE001  # a network that cannot be copied stays as it is
         return net, (f"nothing done: the network cannot be copied ({type(error).__name__})",)
-    words = [f"{count} batch norm{'s' if count != 1 else ''} folded"]
-    flat = any(isinstance(part, nn.Conv2d) for part in found.modules())
-    if flat and any(p.is_cuda for p in found.parameters()):
-        found = found.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        words.append("channels last")
-    return found, tuple(words)
+    return found, (f"{count} batch norm{'s' if count != 1 else ''} folded",)
+
+
+def _laid_out(clf: Classifier, net: nn.Module, x: Tensor) -> tuple[nn.Module, tuple[str, ...]]:
+    """The network with the channels of its convolutions last, where that is faster."""
+    if not any(isinstance(part, nn.Conv2d) for part in net.modules()):
+        return net, ()
+    other = deepcopy(net).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if not x.is_cuda:
+        gain = _gain(clf.with_net(net), clf.with_net(other), x[:TIMED])
+        if gain < WORTH_ANOTHER_LAYOUT:
+            return net, (f"channels as they are: last, it is {gain:.2f} times as fast here",)
+    return other, ("channels last",)
 
 
 def _with_draft(clf: Classifier, x: Tensor, logits: Tensor) -> Classifier:
@@ -176,12 +161,19 @@ def _with_draft(clf: Classifier, x: Tensor, logits: Tensor) -> Classifier:
     if same < SAME_CLASSES or not off <= DRAFT_ERROR:
         why = f"{1 - same:.1%} of the classes change and logits differ by {off:.1%}"
         return _noted(clf, clf.net, (f"no draft in bfloat16: {why}",))
-    gain = 1.0 if x.is_cuda else _gain(clf, drafted, x)
+    gain = 1.0 if x.is_cuda else _gain(clf, drafted, x[:TIMED])
     if not x.is_cuda and gain < WORTH_IT:
         return _noted(clf, clf.net, (f"no draft in bfloat16: {gain:.2f} times as fast here",))
-    fast = _noted(clf, clf.net, ("steps of decision-grade solves in bfloat16",))
+    fast = _noted(clf, clf.net, (DRAFTED,))
     fast.draft = drafted.net
     return fast
+
+
+def without_draft(clf: Classifier, why: str) -> Classifier:
+    """The classifier whose draft was tried and does not serve."""
+    found = copy(clf)
+    found.draft, found.notes = None, tuple(n for n in clf.notes if n != DRAFTED)
+    return _watching(_noted(found, clf.net, (f"no draft in bfloat16: {why}",)))
 
 
 def _relative(one: Tensor, other: Tensor) -> float:
