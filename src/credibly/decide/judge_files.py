@@ -198,7 +198,8 @@ def _fields(
     facts: Facts,
     views: tuple[View, ...],
 ) -> dict[str, Any]:
-    descent = FixedDescent(**content["descent"])
+    steps = content["descent"]
+    descent = FixedDescent(**{field.name: steps[field.name] for field in fields(FixedDescent)})
     name = content["features"]
     hidden = None if name is None else LastHidden.of(clf, name)
     gamma, size = positive("gamma", content["gamma"]), check_chunk_size(content["chunk_size"])

@@ -105,15 +105,27 @@ class Knowledge:
         good = finite_logits(seen.logits)
         seen = replace(seen, logits=seen.logits.nan_to_num(0.0))
         signals = of_logits(seen) | self.typicality.of_new(seen)
-        again = (good & self.alarm.whole.look_again(signals)).nonzero().squeeze(1)
-        profile = None
+        open_, profile = good & self.alarm.whole.look_again(signals), None
         if self.facts.profile != "never":
             unknown = torch.full_like(signals["confidence"], torch.nan)
             signals |= dict.fromkeys(FROM_PROFILE, unknown)
-            if len(again):
-                profile = self.examiner.profile(clean.select(again.to(rows.device)))
-                signals |= placed(of_profile(profile), again, len(rows))
+        if self.facts.profile == "doubtful":
+            open_ &= ~self._certain(signals)
+        again = open_.nonzero().squeeze(1)
+        if self.facts.profile != "never" and len(again):
+            profile = self.examiner.profile(clean.select(again.to(rows.device)))
+            signals |= placed(of_profile(profile), again, len(rows))
         return _Look(signals, seen.logits.cpu(), good, again, profile, seen.columns)
+
+    def _certain(self, signals: Signals) -> Tensor:
+        """Inputs (n,) that are outliers whatever a profile would tell.
+
+        It can only add to what is strange about an input, so such a verdict stays; the p-values are
+        those of what was looked at, and larger.
+        """
+        p_values, trusted = self.alarm.p_values(signals), signals["confidence"] > -torch.inf
+        codes = codes_of(p_values, trusted, false_alarms=self.facts.false_alarms)
+        return codes == Verdict.OUTLIER.code
 
     def _found(self, count: int, rows: Tensor, look: _Look, *, keep: bool) -> Judgement:
         """Verdicts and numbers of all inputs of a chunk, from what was seen of the finite ones."""
