@@ -198,8 +198,9 @@ def _fields(
     facts: Facts,
     views: tuple[View, ...],
 ) -> dict[str, Any]:
-    steps = content["descent"]
-    descent = FixedDescent(**{field.name: steps[field.name] for field in fields(FixedDescent)})
+    if content["descent"].keys() != {field.name for field in fields(FixedDescent)}:
+        raise FileFormatError(f"expected the settings of a descent, got {content['descent']}")
+    descent = FixedDescent(**content["descent"])
     name = content["features"]
     hidden = None if name is None else LastHidden.of(clf, name)
     gamma, size = positive("gamma", content["gamma"]), check_chunk_size(content["chunk_size"])
