@@ -78,7 +78,7 @@ def whole(
 ) -> tuple[Callable[[], float], float]:
     """Return a function that measures the seconds of whole profiles, and their mean passes."""
     gamma = cr.auto_gamma(clf, x, sample=8, top=top)
-    solver = cr.solvers.FixedDescent(radius=1.0) if effort == "decide" else None
+    solver = cr.solvers.FixedDescent() if effort == "decide" else None
     solve = partial(cr.credibility, clf, x, gamma=gamma, top=top, solver=solver)
 
     def once() -> float:

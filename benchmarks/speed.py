@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 import credibly as cr
-from benchmarks.speed_growth import growth, large, shapes
+from benchmarks.speed_growth import checks, growth, large, shapes
 from benchmarks.speed_instead import instead
 from benchmarks.speed_meter import Bench, one_forward, one_pass, waits_of
 from credibly.data.sample import load_sample
@@ -196,7 +196,7 @@ def alone(bench: Bench, net: nn.Module, known: Tensor, x: Tensor) -> None:
     """How much an input changes that is solved by itself, not in a batch."""
     judge, part = cr.Judge.fit(net, known, profile="always"), x[:100]
     clf, gamma = judge.examiner.clf, judge.examiner.gamma
-    for solver in (judge.examiner.descent, cr.solvers.LBFGS(steps=16)):
+    for solver in (judge.examiner.descent, cr.solvers.LBFGS(steps=16), cr.solvers.Hybrid()):
         solve = lambda y, solver=solver: cr.credibility(clf, y, gamma=gamma, solver=solver)  # noqa: E731
         together = solve(part).credibility
         single = torch.cat([solve(one).credibility for one in part.split(1)])
@@ -259,6 +259,7 @@ def measure(bench: Bench, given: argparse.Namespace) -> None:
     if bench.cuda and bench.has_time("memory and waits", 5):
         memory(bench, clfs, x, question)
         waits(bench, quick, found["never"], x[:SMALL], question)
+    checks(bench, plain, x[:SMALL], "this network")
     if quick.recorder is not None:
         said = quick.recorder.failures
         bench.say("work that could not be recorded", said, "; ".join(said) or "none")

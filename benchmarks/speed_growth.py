@@ -13,7 +13,7 @@ from credibly.model.bind import bind
 from credibly.model.checks import check_model
 from credibly.model.derivatives import undisturbed
 
-DESCENT = cr.solvers.FixedDescent(radius=1.0)
+DESCENT = cr.solvers.FixedDescent()
 GAMMA = 1e4
 
 
@@ -84,7 +84,7 @@ def large(bench: Bench) -> None:
             half = bench.seconds(lambda part=part, fast=fast: one_pass(fast.draft, part))
             bench.note(f"{name}, bare pass, bfloat16, batch {size}", half, size)
             decide(bench, fast, part, f"{name}, decision", half, top=10)
-        checks(bench, cr.Classifier(net), x, name)
+        checks(bench, cr.Classifier(net), x, name, top=10)
 
 
 def with_gradients(net: nn.Module) -> nn.Module:
@@ -96,7 +96,9 @@ def with_gradients(net: nn.Module) -> nn.Module:
     return net
 
 
-def checks(bench: Bench, clf: cr.Classifier, x: Tensor, name: str) -> None:
+def checks(
+    bench: Bench, clf: cr.Classifier, x: Tensor, name: str, *, top: int | None = None
+) -> None:
     """What automatic gamma and the checks of the model cost beside nine passes."""
     variable = bind(clf, x)
 
@@ -106,9 +108,28 @@ def checks(bench: Bench, clf: cr.Classifier, x: Tensor, name: str) -> None:
 
     passes = 9 * bench.seconds(lambda: one_pass(clf.net, x))  # type: ignore[arg-type]
     for what, work in (
-        ("auto_gamma", lambda: cr.auto_gamma(clf, x, top=10)),
+        ("auto_gamma", lambda: cr.auto_gamma(clf, x, top=top)),
         ("checks of the model", look),
     ):
         share = bench.seconds(work) / passes
         words = f"{share:.1%} of nine passes over {len(x)} images"
         bench.say(f"{name}, {what}", share, words)
+    for count in sorted({1, min(len(x), 256)}):
+        spent = passes_of_gamma(clf, x[:count], top)
+        words = f"{spent:.1f} passes for {count} images, {spent / count / 9:.1%} of nine for each"
+        bench.say(f"{name}, passes of auto_gamma and its checks, {count} images", spent, words)
+
+
+def passes_of_gamma(clf: cr.Classifier, x: Tensor, top: int | None) -> float:
+    """Passes of the automatic gamma, checks of the model included, counted around the network."""
+    seen = [0, 0]
+
+    def counted(x: Tensor) -> Tensor:
+        seen[0] += len(x)
+        logits: Tensor = clf.net(x)
+        if logits.requires_grad:
+            logits.register_hook(lambda slope: seen.__setitem__(1, seen[1] + len(slope)))
+        return logits
+
+    cr.auto_gamma(cr.Classifier(counted), x, top=top)
+    return seen[0] / 3 + seen[1] * 2 / 3
