@@ -112,11 +112,11 @@ def test_impossible_gammas_are_refused(gammas):
 
 def test_the_price_is_the_one_that_is_stated():
     sample = load_sample()
-    clf, x0 = cr.Classifier(sample.net), sample.images[:4]
+    clf, x0 = cr.Classifier(sample.net), sample.images[:24]
     path = cr.credibility_path(clf, x0, [1000.0, 300.0, 100.0])
-    assert float(path.passes.median()) == pytest.approx(83, abs=3)
+    assert float(path.passes.median()) == pytest.approx(88, abs=4)
     alone = cr.credibility(clf, x0, gamma=200.0)
-    assert float(alone.passes.median()) == pytest.approx(96, abs=5)
+    assert float(alone.passes.median()) == pytest.approx(98, abs=5)
 
 
 def test_the_advice_along_a_path_says_that_few_steps_are_meant():

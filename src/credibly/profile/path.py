@@ -107,8 +107,8 @@ def credibility_path(
     the next larger gamma. On networks with kinks a path and separate solves may end in different
     basins; neither is always better.
 
-    On the embedded network the first gamma takes 60 passes and every other 12; a separate solve
-    takes about 96. Paths of 3, 5, 10 and 20 gammas take 83, 107, 165 and 282 passes.
+    On the embedded network the first gamma takes 65 passes and every other 12; a separate solve
+    takes about 98. Paths of 3, 5, 10 and 20 gammas take 88, 111, 170 and 286 passes.
 
     Args:
         clf: the classifier.

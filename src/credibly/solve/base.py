@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from credibly._validation import positive, tolerance, whole
+from credibly._validation import tolerance, whole
 from credibly.problem.fit_risk import FitRiskProblem, Point
 from credibly.problem.rows import Rows
 from credibly.types import norm
@@ -59,8 +59,9 @@ class Stage(Solver, Generic[AnyState]):
             gradient has halved, since the last step that did.
         patience: steps without progress after which a sample has stalled; None: never.
         enough: a sample whose relative stationarity is at most this when the stage ends is done:
-            the stages after it do not take it on. None: only samples that have converged are.
-        most: samples whose relative stationarity is above this leave the stage out.
+            the next stages do not take it on. None: only samples that have converged are.
+        smooth: where the relative stationarity is at most this, a tenth of `decrease` is progress:
+            the model looks smooth there, and patience is rewarded.
     """
 
     steps: int = 300
@@ -68,7 +69,7 @@ class Stage(Solver, Generic[AnyState]):
     decrease: float = 1e-4
     patience: int | None = 20
     enough: float | None = None
-    most: float = 1.0
+    smooth: float = 0.0
 
     def __post_init__(self) -> None:
         whole("steps", self.steps)
@@ -79,7 +80,7 @@ class Stage(Solver, Generic[AnyState]):
             whole("patience", self.patience)
         if self.enough is not None:
             tolerance(self.enough, "enough")
-        positive("most", self.most)
+        tolerance(self.smooth, "smooth")
 
     def stages(self) -> tuple[Stage[State], ...]:
         return (self,)  # type: ignore[return-value]  # a stage steps only states it made itself

@@ -101,17 +101,17 @@ def annealed(steps: int, step: float, *, momentum: float, forgetting: float) -> 
     )  # fmt: skip
 
 
-_ENOUGH, _SMOOTH = 0.05, 0.12
+_ENOUGH, _SMOOTH = 0.065, 0.12
 """Relative stationarities: where L-BFGS leaves little to gain, and where more of it may get there.
 
-The second stage goes on as long as there is progress, so that smooth models converge. On small
-networks it comes to the first number, on ResNets hardly ever; docs/explanation/solvers.md."""
+On small networks it comes to the first number, on ResNets hardly ever;
+docs/explanation/solvers.md."""
 _PAIRS = 5  # of L-BFGS; on rough networks more of them bring nothing
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hybrid(Solver):
-    """L-BFGS, two anneals, L-BFGS: each stage starts from the best point of the one before.
+    """L-BFGS, two anneals, L-BFGS again: each stage starts from the best point of the one before.
 
     On a smooth model L-BFGS comes so near to a stationary point that little is left to gain, and
     nothing else runs. On a large ReLU network it stops when kinks, which it takes for curvature,
@@ -140,8 +140,7 @@ class Hybrid(Solver):
         settle = max(8, round(100 * self.effort))
         enough = None if self.tolerance is not None else _ENOUGH / max(1.0, self.effort)
         stages: tuple[Stage[Any], ...] = (
-            LBFGS(steps=200, decrease=0.01, patience=5),
-            LBFGS(steps=40, decrease=1e-3, patience=8, enough=enough, most=_SMOOTH),
+            LBFGS(steps=240, decrease=0.01, patience=5, enough=enough, smooth=_SMOOTH),
             annealed(quick, 0.2, momentum=0.5, forgetting=0.6),
             annealed(thorough, 0.45, momentum=0.6, forgetting=0.8),
             LBFGS(steps=settle, memory=_PAIRS, decrease=0.002, patience=4),

@@ -78,26 +78,11 @@ class _Chunk:
         for number, stage in enumerate(self.stages):
             if len(rows) == 0:
                 break
-            asked, others = self._asked_by(stage, number, rows, best)
-            if bool(asked.any()):
-                best.write(asked, self._run_stage(stage, number, rows[asked], best.select(asked)))
-            again = others | (asked & self._goes_on(stage, rows, best))
+            best = self._run_stage(stage, number, rows, best)
+            again = self._goes_on(stage, rows, best)
             rows, best = rows[again], best.select(again)
         self.tick(1.0)
         return Solution(self.x, self.status, self.steps, self.passes)
-
-    def _asked_by(
-        self, stage: Stage[State], number: int, rows: Tensor, best: Point
-    ) -> tuple[Tensor, Tensor]:
-        """Samples (n,) that the stage takes on, and those that it leaves to the next ones.
-
-        The first stage takes on all of them, so that each has a status.
-        """
-        if stage.most >= 1.0 or number == 0:
-            everyone = torch.ones_like(rows, dtype=torch.bool)
-            return everyone, ~everyone
-        smooth = self._stationarity(rows, best) <= stage.most
-        return smooth, ~smooth
 
     def _goes_on(self, stage: Stage[State], rows: Tensor, best: Point) -> Tensor:
         """Samples not done, also those that left the region where the model is finite."""
@@ -106,10 +91,7 @@ class _Chunk:
         open_ = (status == Status.STALLED) | (status == Status.STEP_LIMIT) | back
         if stage.enough is None:
             return open_
-        return open_ & ~(self._stationarity(rows, best) <= stage.enough)
-
-    def _stationarity(self, rows: Tensor, best: Point) -> Tensor:
-        return self.problem.select(rows).relative_stationarity(best)
+        return open_ & ~(self.problem.select(rows).relative_stationarity(best) <= stage.enough)
 
     def _first_look(self, start: Tensor | None) -> tuple[Tensor, Point]:
         """Evaluate the starting points, and take out the samples that cannot be solved."""
@@ -237,9 +219,11 @@ class _StoppingRule(Rows):
     def judge(self, problem: FitRiskProblem, state: State) -> Tensor:
         """A code of Status for each sample (n,)."""
         residual, objective = self.stage.residual(problem, state), state.point.objective
-        progress = (objective <= (1 - self.stage.decrease) * self.objective) | (
-            residual <= 0.5 * self.residual
-        )
+        least = torch.full_like(objective, self.stage.decrease)
+        if self.stage.smooth > 0:
+            smooth = problem.relative_stationarity(state.point) <= self.stage.smooth
+            least = torch.where(smooth, 0.1 * least, least)
+        progress = (objective <= (1 - least) * self.objective) | (residual <= 0.5 * self.residual)
         self.objective = torch.where(progress, objective, self.objective)
         self.residual = torch.where(progress, residual, self.residual)
         self.idle = torch.where(progress, 0.0, self.idle + 1)
