@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from credibly.errors import InvalidArgumentError
 from credibly.model.batches import check_batch, check_classifier
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import undisturbed
-from credibly.model.fast import faster_copy, without_draft
+from credibly.model.fast import faster_copy, noted, without_draft
 from credibly.model.variable import Inputs
 from credibly.problem.weights import found_gamma
 from credibly.profile.credibility import settings_of
@@ -68,24 +69,41 @@ def accelerate(
     most = DECIDED.get(x.device.type, DECIDED["cpu"])
     given = check_batch(clf, x, "x")
     some = given[finite_rows(given)][:most]
-    share, usual = _changed_decisions(clf, fast, some)
-    if share <= usual + CHANGED:
-        return fast
-    why = f"{share:.1%} of the decisions change, and {usual:.1%} in another order"
+    found = _changes(clf, fast, some)
+    if found.decisions <= found.by_order + CHANGED:
+        return noted(fast, f"with them {found.classes:.1%} of the classes ahead at x+ change")
+    why = f"{found.decisions:.1%} of the decisions change, and {found.by_order:.1%} by reordering"
     return without_draft(fast, why)
 
 
-def _changed_decisions(clf: Classifier, fast: Classifier, x: Tensor) -> tuple[float, float]:
-    """The share of decisions that the draft changes, and that another order of inputs changes."""
+@dataclass(frozen=True)
+class _Changes:
+    """Shares of inputs that a draft changes.
+
+    Attributes:
+        decisions: with another rank in `shift` or `gain`, by which a Judge decides.
+        by_order: the same where the inputs come in another order, without a draft.
+        classes: with another class ahead at x+, where classes are close together.
+    """
+
+    decisions: float = 0.0
+    by_order: float = 0.0
+    classes: float = 0.0
+
+
+def _changes(clf: Classifier, fast: Classifier, x: Tensor) -> _Changes:
+    """What the draft of the faster classifier changes."""
     with undisturbed(Inputs(clf, x)) as variable:
         try:
             gamma = found_gamma(variable)
         except InvalidArgumentError:  # nothing moves, so there is nothing to decide
-            return 0.0, 0.0
-        first, x = _decide(clf, variable.start, gamma), variable.start
+            return _Changes()
+        x = variable.start
+        plain, drafted = _decide(clf, x, gamma), _decide(fast, x, gamma)
         halves = [_decide(clf, part, gamma) for part in x.flip(0).tensor_split(2) if len(part)]
         other = Profile.concatenate(halves).select(torch.arange(len(x) - 1, -1, -1))
-        return _share(first, _decide(fast, x, gamma)), _share(first, other)
+        ahead = plain.credibility.argmax(1) != drafted.credibility.argmax(1)
+        return _Changes(_moved(plain, drafted), _moved(plain, other), float(ahead.double().mean()))
 
 
 def _decide(clf: Classifier, x: Tensor, gamma: float) -> Profile:
@@ -97,8 +115,8 @@ def _decide(clf: Classifier, x: Tensor, gamma: float) -> Profile:
     return decision_profile(problem, descent, settings, chunk_size=len(x))
 
 
-def _share(one: Profile, other: Profile) -> float:
-    """Share of the inputs with another rank in `shift` or `gain`, by which a Judge decides."""
+def _moved(one: Profile, other: Profile) -> float:
+    """Share of the inputs with another rank in `shift` or `gain`."""
     changed = torch.zeros(len(one), dtype=torch.bool, device=one.x0.device)
     for score in (shift, gain):
         known = score(one)

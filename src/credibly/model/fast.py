@@ -169,11 +169,16 @@ def _with_draft(clf: Classifier, x: Tensor, logits: Tensor) -> Classifier:
     return fast
 
 
+def noted(clf: Classifier, *notes: str) -> Classifier:
+    """The same classifier, with more to say of it."""
+    return _watching(_noted(clf, clf.net, notes))
+
+
 def without_draft(clf: Classifier, why: str) -> Classifier:
     """The classifier whose draft was tried and does not serve."""
     found = copy(clf)
     found.draft, found.notes = None, tuple(n for n in clf.notes if n != DRAFTED)
-    return _watching(_noted(found, clf.net, (f"no draft in bfloat16: {why}",)))
+    return noted(found, f"no draft in bfloat16: {why}")
 
 
 def _relative(one: Tensor, other: Tensor) -> float:

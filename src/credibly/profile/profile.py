@@ -48,8 +48,8 @@ class Profile(Rows):
         certificate: residuals of the optimality conditions.
         steps: solver steps (N,).
         passes: forward-and-backward passes through the model (N,); a forward alone is a third. They
-            include passes in which a finished sample was still in the batch, and leave out what is
-            found once for a call: gamma='auto', the radius of effort='decide', the classes of top.
+            leave out what only fills up a batch, and what is found once for a call: gamma='auto',
+            and the classes of `top`.
         codes: the status of each sample as a number (N,); `status` has the names.
         settings: weights, solver, loss, version.
         kept: with `top`, the numbers of the classes that the columns are about (N, m), the most

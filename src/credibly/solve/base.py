@@ -124,7 +124,7 @@ def likely_distance(problem: FitRiskProblem, start: Point) -> Tensor:
 
     With q = |grad F|^2 / 4F, one affine loss would end at sqrt(F q) / (1 + q). The gradients of
     networks shrink on the way, so for large q they end further away. Exponent and factor were
-    chosen on five networks (docs/explanation/solvers.md): the distance is met within a third.
+    chosen on five networks (docs/explanation/solvers.md).
     """
     objective = start.objective.clamp(min=torch.finfo(start.objective.dtype).tiny)
     q = norm(problem.free_gradient(start)).square() / (4 * objective)
