@@ -23,6 +23,8 @@ from torch import Tensor
 import credibly as cr
 from credibly.data.sample import load_sample
 from credibly.metrics import aurc, auroc
+from credibly.problem.fit_risk import FitRiskProblem
+from credibly.solve.base import likely_distance
 
 SHORT = ("descent, 5 steps", "descent, 8 steps", "one radius for all, 5 steps",
          "one radius for all, 8 steps")  # fmt: skip
@@ -142,6 +144,8 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     full = question.solve(question.new, near)
     radius = float(f"{float(full.risk.sqrt().median()):.3g}")
     print(f"{name}: gamma {question.gamma:.4g}, radius {radius}, {len(question.new)} images")
+    met = distance_met(question, full)
+    print(f"likely distance: the true one is 2/3 to 3/2 of it for {met:.1%} of the images")
     print(f"{'solver':<44} passes  F/full   AUROC   worst  AURC/softmax")
     rows = {}
     asked = {k: s for k, s in solvers(radius).items() if not given.short or k in SHORT}
@@ -151,8 +155,17 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         print(f"{kind:<44} {row['passes']:6.1f} {numbers} {row['AURC']:8.3f}", flush=True)
     return {
         "command": "python -m benchmarks.quality", "network": name, "images": len(question.new),
-        "device": given.device, "gamma": question.gamma, "radius": radius, "rows": rows,
+        "device": given.device, "gamma": question.gamma, "radius": radius,
+        "likely distance met": met, "rows": rows,
     }  # fmt: skip
+
+
+def distance_met(question: Question, full: cr.Profile) -> float:
+    """The share of images whose x+ is about as far from x0 as the pass at x0 tells."""
+    clf, weights = question.clf, full.x0.new_full(full.credence.shape[1:], question.gamma)
+    problem = FitRiskProblem(cr.bind(clf, question.new), weights)
+    ratio = full.risk.sqrt() / likely_distance(problem, problem.evaluate(problem.x0))
+    return float(((ratio > 2 / 3) & (ratio < 3 / 2)).double().mean())
 
 
 def draw(found: Path, picture: Path) -> None:

@@ -260,7 +260,7 @@ def measure(bench: Bench, given: argparse.Namespace) -> None:
     if bench.cuda and bench.has_time("memory and waits", 5):
         memory(bench, clfs, x, question)
         waits(bench, quick, found["never"], x[:SMALL], question)
-    checks(bench, plain, x[:SMALL], "this network")
+    checks(bench, plain, torch.cat([known, x])[:SMALL], "this network")
     if quick.recorder is not None:
         said = quick.recorder.failures
         bench.say("work that could not be recorded", said, "; ".join(said) or "none")

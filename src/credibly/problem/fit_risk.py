@@ -74,7 +74,7 @@ class FitRiskProblem:
     def repeatable(self) -> bool:
         """Whether a few copies of a sample cost little, and make results the same in any batch."""
         small = self.x0[:1].numel() <= FEW_NUMBERS and self.x0.device.type == "cpu"
-        return small and self.recorded is None and self.variable.tensors() is not None
+        return small and self.recorded is None and self.variable.moves == "inputs"
 
     def select(self, rows: Tensor | slice) -> Self:
         """The problems of the chosen samples."""
