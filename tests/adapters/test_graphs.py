@@ -243,7 +243,8 @@ def test_padding_is_held_in_the_search_around_an_answer(solved):
 
 
 def test_the_certificate_and_the_inequality_hold_on_a_smooth_model(solved):
-    bound, profile = solved
+    bound, _ = solved
+    profile = cr.credibility(bound, gamma=0.1, solver=cr.solvers.LBFGS())
     found = cr.certify(bound, None, profile.perturbed, gamma=0.1)
     assert bool(found.holds(tolerance=1e-6, improvement=0.0).all())
     assert bool((profile.risk > 0).all())

@@ -166,7 +166,7 @@ def test_a_draft_takes_the_steps_and_all_numbers_are_exact(drafted):
     torch.testing.assert_close(full.credibility, again.credibility, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize(("gain", "words"), [(1.5, "channels last"), (0.9, "last, it is 0.90")])
+@pytest.mark.parametrize(("gain", "words"), [(1.5, "channels last"), (0.9, "it is 0.90 times")])
 def test_a_cpu_gets_another_layout_where_it_is_faster(monkeypatch, gain, words):
     monkeypatch.setattr(fast, "_gain", lambda *_: gain)
     net = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3)).eval()
@@ -177,6 +177,54 @@ def test_a_cpu_gets_another_layout_where_it_is_faster(monkeypatch, gain, words):
     assert laid_out == (gain > 1.1)
     assert net[0].weight.is_contiguous()
     torch.testing.assert_close(found.losses(x), cr.Classifier(net).losses(x))
+
+
+class Viewing(nn.Module):
+    """A forward that works in one layout only, or reads the order in memory."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.layer, self.norm, self.how = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), how
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, x):
+        y = self.norm(self.layer(x))
+        n = y.size(0)
+        flat = y.view(n, -1) if self.how == "view" else y.as_strided((n, 16), (16, 1))
+        return self.head(flat)
+
+
+@pytest.mark.parametrize(("how", "words"), [("view", "fails"), ("memory", "differs by")])
+def test_a_layout_in_which_the_network_fails_or_differs_is_left_out(monkeypatch, how, words):
+    monkeypatch.setattr(fast, "_gain", lambda *_: 2.0)
+    torch.manual_seed(0)
+    net, x = with_statistics(Viewing(how)), torch.rand(20, 2, 4, 4)
+    found = cr.accelerate(cr.Classifier(net), x, draft=False)
+    assert found.notes[0] == "1 batch norm folded"
+    assert "channels-last layout left out: it" in found.notes[1]
+    assert words in found.notes[1]
+    torch.testing.assert_close(found.losses(x), cr.Classifier(net).losses(x))
+
+
+@pytest.mark.parametrize("count", [1, 3, 9])
+def test_rounding_changes_no_decision_where_inputs_are_few(monkeypatch, count):
+    monkeypatch.setattr(fast, "WORTH_IT", 0.0)
+    sample = load_sample()
+    found = cr.accelerate(cr.Classifier(sample.net), sample.images[:count])
+    assert fast.DRAFTED in found.notes
+
+
+def test_without_a_draft_and_a_copy_nothing_is_watched(monkeypatch):
+    monkeypatch.setattr(fast, "WORTH_IT", 0.0)
+    monkeypatch.setattr(fast, "folded", lambda net: (net, 0))
+    net, x = nn.Linear(4, 3).eval(), torch.randn(20, 4)
+    found = fast.without_draft(
+        fast.faster_copy(cr.Classifier(net), x, draft=True, compiled=False), "it does not serve"
+    )
+    assert found.net is net
+    assert found.watched is None
+    net.weight.data.add_(1.0)
+    found.losses(x)
 
 
 def test_a_draft_that_decides_otherwise_is_left_out(monkeypatch):

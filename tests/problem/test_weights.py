@@ -53,22 +53,38 @@ def test_auto_gamma_of_many_inputs_looks_at_evenly_spaced_ones():
     assert cr.auto_gamma(CLF, many) == pytest.approx(cr.auto_gamma(CLF, many[rows]), rel=1e-12)
 
 
-@pytest.mark.parametrize(("count", "classes"), [(20, 40), (64, 10), (64, 300)])
-def test_a_few_directions_give_nearly_the_exact_median(count, classes):
-    clf = models.affine_classifier(features=30, classes=classes, scale=0.5)
-    x = models.inputs(count, 30)
-    exact = []
+def exact_gamma(clf, x):
+    energies = []
     for v in x:
         jacobian = torch.autograd.functional.jacobian(lambda u: clf.losses(u.unsqueeze(0))[0], v)
-        exact.append(float((jacobian**2).sum() / classes))
-    assert cr.auto_gamma(clf, x) == pytest.approx(float(torch.tensor(exact).quantile(0.5)), rel=0.1)
+        energies.append((jacobian**2).sum() / len(jacobian))
+    return float(torch.stack(energies).quantile(0.5))
+
+
+@pytest.mark.parametrize(("features", "classes"), [(1, 3), (1, 10), (2, 32), (13, 3), (64, 10)])
+def test_small_inputs_get_a_direction_for_every_class(features, classes):
+    """One random direction would give a third of it where A has a single dimension."""
+    torch.manual_seed(features)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(features, 30), torch.nn.Tanh(), torch.nn.Linear(30, classes)
+    ).double()
+    clf, x = cr.Classifier(net.eval()), models.inputs(64, features)
+    assert cr.auto_gamma(clf, x) == float(f"{exact_gamma(clf, x):.4g}")
+
+
+@pytest.mark.parametrize(("count", "classes"), [(20, 40), (64, 10), (64, 300)])
+def test_a_few_directions_give_nearly_the_exact_median(count, classes):
+    clf = models.affine_classifier(features=100, classes=classes, scale=0.5)
+    x = models.inputs(count, 100)
+    expected = exact_gamma(clf, x)
+    assert cr.auto_gamma(clf, x) == pytest.approx(expected, rel=0.1)
     assert cr.auto_gamma(clf, x) == cr.auto_gamma(clf, x)
     assert cr.auto_gamma(clf, x, chunk_size=7) == pytest.approx(cr.auto_gamma(clf, x), rel=1e-3)
 
 
 @pytest.mark.parametrize(("inputs", "classes", "each"), [(3000, 7, 2), (32, 9, 4), (5, 6, 6)])
 def test_the_directions_are_orthogonal_and_right_on_the_mean(inputs, classes, each):
-    directions, shares = _directions(inputs, classes)
+    directions, shares = _directions(inputs, classes, narrow=False)
     assert directions.shape == (inputs, each, classes)
     unit = torch.eye(each, dtype=torch.float64).expand(inputs, -1, -1)
     torch.testing.assert_close(directions @ directions.mT, unit, atol=1e-12, rtol=0)
@@ -83,11 +99,11 @@ def test_the_directions_are_orthogonal_and_right_on_the_mean(inputs, classes, ea
 @pytest.mark.parametrize(("count", "most"), [(1, 8), (16, 128), (64, 128), (500, 128)])
 def test_the_automatic_gamma_takes_few_backwards(count, most):
     seen = {"forward": 0, "backward": 0}
-    clf = counting(models.affine_classifier(features=6, classes=12).net, seen)
-    x = models.inputs(count, 6)
+    net = models.affine_classifier(features=100, classes=12).net
+    clf, x = counting(net, seen), models.inputs(count, 100)
     cr.auto_gamma(clf, x)
     check = {"forward": 0, "backward": 0}
-    check_model(cr.bind(counting(models.affine_classifier(features=6, classes=12).net, check), x))
+    check_model(cr.bind(counting(net, check), x))
     assert seen["backward"] - check["backward"] <= most
     passes = seen["forward"] / 3 + seen["backward"] * 2 / 3
     assert passes <= (10 if count == 1 else 0.05 * 256 * 9)

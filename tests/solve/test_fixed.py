@@ -138,6 +138,22 @@ def test_the_likely_distance_is_about_that_of_the_solution(gamma):
         assert float(ratio.max()) < 4.0
 
 
+def test_a_row_on_which_the_model_is_not_finite_never_moves():
+    """The table look-up fails on NaN, and would take the other rows with it."""
+    table = torch.linspace(0, 1, 11, dtype=torch.float64)
+
+    def net(x):
+        z = x @ torch.tensor([[2.0, -2.0], [1.0, 0.0]], dtype=torch.float64)
+        place = (x[:, :1].clamp(0, 1) * 10).round().long()
+        return z + table[place] + x[:, 1:].log()
+
+    x = torch.rand(6, 2, generator=models.generator(0), dtype=torch.float64) + 0.1
+    x[2, 1] = 0.0
+    found = cr.credibility(cr.Classifier(net), x, gamma=5.0, effort="decide")
+    assert found.status[2] is cr.Status.NON_FINITE_MODEL
+    assert [s is cr.Status.STEP_LIMIT for s in found.status] == [n != 2 for n in range(6)]
+
+
 def test_samples_with_nothing_to_gain_stay_where_they_are():
     """Losses that are zero at x0, and a model that is flat."""
     weight = torch.tensor([[60.0, -60.0], [0.0, 0.0]], dtype=torch.float64)

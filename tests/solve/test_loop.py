@@ -139,13 +139,13 @@ def test_different_batches_meet_the_same_sizes():
         sizes.append(len(x))
         return net(x)
 
-    p = problem(37, net=counted)
-    solution = solve(p, cr.solvers.LBFGS(), chunk_size=37)
+    p = problem(40, net=counted)
+    solution = solve(p, cr.solvers.LBFGS(), chunk_size=40)
     assert len(set(sizes)) > 3, "nothing left early: nothing to see"
-    assert set(sizes) - {37} <= {batch_size(size) for size in range(1, 37)}
+    assert set(sizes) - {40} <= {batch_size(size) for size in range(1, 40)}
     alone = [
         solve(p.select(slice(k, k + 1)), cr.solvers.LBFGS(), chunk_size=1).x
-        for k in range(0, 37, 6)
+        for k in range(0, 40, 6)
     ]
     torch.testing.assert_close(solution.x[::6], torch.cat(alone), rtol=0, atol=1e-6)
 

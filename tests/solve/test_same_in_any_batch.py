@@ -1,4 +1,4 @@
-"""On a CPU a profile is the same whatever is solved beside it, also where rounding is amplified."""
+"""On a CPU x+ is the same whatever is solved beside it, also where rounding is amplified."""
 
 import math
 
@@ -9,6 +9,7 @@ from torch import nn
 import credibly as cr
 from credibly.data.sample import load_sample
 from credibly.problem.rows import filled_up
+from credibly.solve.loop import batch_size
 
 GAMMA = 455.0
 SAMPLE = load_sample()
@@ -82,6 +83,46 @@ def sizes_seen(x, **settings):
 
     cr.credibility(cr.Classifier(Watching()), x, gamma=1.0, **settings)
     return seen
+
+
+def test_copies_that_end_elsewhere_count_for_nothing():
+    """In a wide layer with few outputs the last bits depend on the place among four as well."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(5, 1000), nn.ReLU(), nn.Linear(1000, 2)).eval()
+    clf = cr.Classifier(net)
+    for x in torch.randn(12, 1, 5):
+        found = cr.credibility(clf, x, gamma=20.0, solver=cr.solvers.LBFGS())
+        # a pass for each step, one at x0, and the evaluation of x0 and x+ with a certificate
+        assert float(found.passes) == pytest.approx(float(found.steps) + 1 + 5 / 3)
+
+
+def test_passes_and_batches_with_copies():
+    seen = []
+
+    def net(x):
+        if x.requires_grad:
+            seen.append(len(x))
+        return smooth(x)
+
+    torch.manual_seed(0)
+    smooth = nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.Linear(16, 5)).eval()
+    x = torch.randn(21, 6)
+    found = cr.credibility(cr.Classifier(net), x, gamma=30.0, solver=cr.solvers.LBFGS())
+    sizes = [n for n in seen if n not in (1, 2, 21)]  # without the looks before and after
+    assert {size % 4 for size in sizes} == {0}
+    assert max(sizes) == 24
+    assert len(set(found.steps.tolist())) > 1
+    counted = float((found.passes - 5 / 3).sum())  # of the solve
+    assert counted <= sum(sizes)
+    assert counted == float(found.steps.sum()) + 21
+    seen.clear()
+    cr.credibility(cr.Classifier(net), x, gamma=30.0, solver=cr.solvers.LBFGS(), chunk_size=7)
+    assert max(seen) == 4
+
+
+@pytest.mark.parametrize(("left", "size"), [(1, 4), (4, 4), (5, 8), (9, 12), (33, 40), (64, 64)])
+def test_batches_shrink_to_multiples_of_four(left, size):
+    assert batch_size(left, least=4) == size
 
 
 def test_neither_large_inputs_nor_small_chunks_are_copied():

@@ -24,10 +24,11 @@ from credibly.solve.fixed import FixedDescent
 from credibly.types import finite_rows
 
 DECIDED = {"cpu": 32, "cuda": 64}
-"""Inputs at most that are decided both ways; each takes 28 passes."""
+"""Inputs at most that are decided both ways; each takes some 30 passes."""
 
 MOVED, CHANGED = 0.1, 0.05
-"""A rank among the inputs that moves by more is another decision, and so many may change."""
+"""A rank that moves by more than a tenth of the inputs, and by more than one place, is another
+decision. A draft may change so many more of them than another order of the inputs does."""
 
 
 def accelerate(
@@ -39,9 +40,9 @@ def accelerate(
     the channels-last layout: on a GPU, and on a CPU where it is faster when it is tried. With a
     `draft`, the steps of decision-grade profiles (`effort='decide'`, `Judge`) run in bfloat16, and
     x0 and x+ are evaluated in full precision at the end. All is tried on `x` first. What changes
-    the logits by more than rounding does, a draft that changes decisions by more than another order
-    of the inputs does, and what does not help are left out. `notes` of the result say what was
-    done, and why something was not.
+    the logits by more than rounding does, a draft that changes many more decisions than another
+    order of the inputs does, and what does not help are left out. `notes` of the result say what
+    was done, and why something was not.
 
     On a GPU the whole of a decision-grade descent is recorded as a CUDA graph when a size of batch
     comes for the second time, and replayed from then on: one launch for all its kernels.
@@ -121,5 +122,5 @@ def _moved(one: Profile, other: Profile) -> float:
     for score in (shift, gain):
         known = score(one)
         ranks = [torch.searchsorted(known.sort().values, v).double() for v in (known, score(other))]
-        changed |= (ranks[0] - ranks[1]).abs() > MOVED * len(known)
+        changed |= (ranks[0] - ranks[1]).abs() > max(1.0, MOVED * len(known))
     return float(changed.double().mean())

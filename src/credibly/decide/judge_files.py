@@ -198,7 +198,8 @@ def _fields(
     facts: Facts,
     views: tuple[View, ...],
 ) -> dict[str, Any]:
-    if content["descent"].keys() != {field.name for field in fields(FixedDescent)}:
+    known = {field.name for field in fields(FixedDescent)}
+    if not isinstance(content["descent"], dict) or content["descent"].keys() != known:
         raise FileFormatError(f"expected the settings of a descent, got {content['descent']}")
     descent = FixedDescent(**content["descent"])
     name = content["features"]

@@ -84,16 +84,21 @@ def _tried(
 ) -> tuple[nn.Module, tuple[str, ...]]:
     """A faster network, or the same one if it fails or gives other logits; and what was done."""
     found, words = _faster(net)
+    why = _differs(clf, found, x, logits)
+    if why is not None:
+        return net, (f"nothing done: the faster network {why}",)
+    found, more = _laid_out(clf, found, x, logits)
+    return found, words + more
+
+
+def _differs(clf: Classifier, net: nn.Module, x: Tensor, logits: Tensor) -> str | None:
+    """How another network fails, or differs by more than rounding; None if it does neither."""
     try:
-        after = logits_only(Inputs(clf.with_net(found), x), x).double()
-        found, laid_out = _laid_out(clf, found, x)
+        after = logits_only(Inputs(clf.with_net(net), x), x).double()
     except Exception as error:  # noqa: BLE001  # such as a forward that reads what was folded
-        why = f"the faster network fails ({type(error).__name__}: {error})"
-        return net, (f"nothing done: {why}",)
+        return f"fails ({type(error).__name__}: {error})"
     gap = _relative(logits, after)
-    if not gap <= _rounding(x):
-        return net, (f"nothing done: the faster network differs by {gap:.1g} of the logits",)
-    return found, words + laid_out
+    return None if gap <= _rounding(x) else f"differs by {gap:.1g} of the logits"
 
 
 def _watching(clf: Classifier) -> Classifier:
@@ -133,16 +138,22 @@ def _faster(net: nn.Module) -> tuple[nn.Module, tuple[str, ...]]:
     return found, (f"{count} batch norm{'s' if count != 1 else ''} folded",)
 
 
-def _laid_out(clf: Classifier, net: nn.Module, x: Tensor) -> tuple[nn.Module, tuple[str, ...]]:
+def _laid_out(
+    clf: Classifier, net: nn.Module, x: Tensor, logits: Tensor
+) -> tuple[nn.Module, tuple[str, ...]]:
     """The network with the channels of its convolutions last, where that is faster."""
     if not any(isinstance(part, nn.Conv2d) for part in net.modules()):
         return net, ()
     other = deepcopy(net).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    if not x.is_cuda:
+    why = _differs(clf, other, x, logits)
+    if why is None and not x.is_cuda:
         gain = _gain(clf.with_net(net), clf.with_net(other), x[:TIMED])
-        if gain < WORTH_ANOTHER_LAYOUT:
-            return net, (f"channels as they are: last, it is {gain:.2f} times as fast here",)
-    return other, ("channels last",)
+        why = None if gain >= WORTH_ANOTHER_LAYOUT else f"is {gain:.2f} times as fast here"
+    return (
+        (other, ("channels last",))
+        if why is None
+        else (net, (f"channels-last layout left out: it {why}",))
+    )
 
 
 def _with_draft(clf: Classifier, x: Tensor, logits: Tensor) -> Classifier:
@@ -177,7 +188,8 @@ def noted(clf: Classifier, *notes: str) -> Classifier:
 def without_draft(clf: Classifier, why: str) -> Classifier:
     """The classifier whose draft was tried and does not serve."""
     found = copy(clf)
-    found.draft, found.notes = None, tuple(n for n in clf.notes if n != DRAFTED)
+    found.draft, found.watched = None, None
+    found.notes = tuple(n for n in clf.notes if n != DRAFTED)
     return noted(found, f"no draft in bfloat16: {why}")
 
 
@@ -187,11 +199,11 @@ def _relative(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max() / spread)
 
 
-def _gain(clf: Classifier, drafted: Classifier, x: Tensor) -> float:
+def _gain(clf: Classifier, other: Classifier, x: Tensor) -> float:
     """How many times as fast the second one is; passes alternate, the best of three counts."""
     best = [float("inf"), float("inf")]
     for _ in range(3):
-        for number, one in enumerate((clf, drafted)):
+        for number, one in enumerate((clf, other)):
             work = partial(losses_and_pull, Inputs(one, x), x, torch.clone)
             best[number] = min(best[number], seconds_of(work))
     return best[0] / best[1]

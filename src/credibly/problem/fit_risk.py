@@ -72,7 +72,7 @@ class FitRiskProblem:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a few copies of a sample cost little, and make results the same in any batch."""
+        """Whether a few copies of a sample cost little and help; see `filled_up`."""
         small = self.x0[:1].numel() <= FEW_NUMBERS and self.x0.device.type == "cpu"
         return small and self.recorded is None and self.variable.moves == "inputs"
 

@@ -68,9 +68,10 @@ FULL = 4
 def filled_up(count: int, device: torch.device) -> Tensor:
     """The numbers of `count` rows, the last one repeated until there are 4, 8, 12 ... of them.
 
-    On a CPU the last bits of what a network gives for one row depend on how many are beside it, but
-    for such numbers. At kinks these bits decide which way a descent goes: without the copies, an
-    input that is solved alone can end elsewhere than in a batch.
+    On a CPU the last bits of what a network gives for one row depend on how many are beside it, for
+    convolutions and most linear layers but for such numbers. At kinks these bits decide which way a
+    descent goes: without the copies, an input that is solved alone can end elsewhere than in a
+    batch.
     """
     return torch.arange(-(-count // FULL) * FULL, device=device).clamp(max=count - 1)
 

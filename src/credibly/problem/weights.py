@@ -24,7 +24,12 @@ from credibly.model.variable import Variable
 from credibly.types import CPU, Array, finite_rows
 
 BACKWARDS, MOST_EACH, LEAST_EACH = 128, 8, 2
-"""Backwards that the automatic gamma may take in all, and per input: more for few inputs."""
+"""Backwards of the automatic gamma: so many are shared out among the inputs, at most eight for each
+and at least two."""
+
+FEW_FEATURES, EXACT_CLASSES = 64, 32
+"""Up to so many numbers per input a few directions can mislead, and backwards are cheap: there are
+as many directions as classes, up to so many."""
 
 SAMPLE = 64  # inputs at most that the automatic gamma is found from
 LOOKED_AT = 64  # samples at most, before weights are refused as too small
@@ -95,10 +100,10 @@ def auto_gamma(
 ) -> float:
     """Gamma from the model alone: kappa times the median of tr(A A^T) / K, to four digits.
 
-    A = dl/dx are the gradients of the K losses; of more than eight classes, or of many inputs, some
-    random sums of them are used, always the same. With kappa = 1 the weights balance the model's
-    own sensitivity, halfway between "nothing moves" and "everything is fitted". No labels are
-    needed. Rescaling the inputs by a divides gamma by a^2, so that the profile stays the same.
+    A = dl/dx are the gradients of the K losses; where they are many, fixed random sums of them: two
+    to eight for each input, up to 32 where inputs are small. With kappa = 1 the weights balance the
+    model's own sensitivity, halfway between "nothing moves" and "everything is fitted". No labels
+    are needed. Rescaling the inputs by a divides gamma by a^2, so that the profile stays the same.
 
     Args:
         clf: the classifier.
@@ -146,7 +151,8 @@ def found_gamma(
     rows = torch.linspace(0, len(usable) - 1, few, dtype=torch.float64, device=x0.device)
     chosen = variable.select(usable[rows.round().long()])
     asked = chosen if top is None else keep_top(chosen, top, chunk_size=chunk_size)
-    directions, shares = _directions(few, class_count(asked))
+    narrow = x0[0].numel() <= FEW_FEATURES
+    directions, shares = _directions(few, class_count(asked), narrow=narrow)
 
     def energies_of(places: slice) -> Tensor:
         part, asked_of = asked.select(places), directions[places].to(x0)
@@ -220,15 +226,17 @@ def _is_auto(gamma: object) -> bool:
     return isinstance(gamma, str) and gamma == "auto"
 
 
-def _directions(inputs: int, classes: int) -> tuple[Tensor, Tensor]:
+def _directions(inputs: int, classes: int, *, narrow: bool) -> tuple[Tensor, Tensor]:
     """Directions (n, m, K) in the losses, and shares (m,): tr(A A^T) / K = sum share |A^T d|^2.
 
     With m = K the sum is exact. Else the first direction is that of all losses together, along
     which those of a network change most; the others are orthogonal to it and to each other, and
-    drawn for each input by itself with a fixed seed. Two directions tell the median of 64 inputs of
-    a network of ten classes as well as all ten do (docs/explanation/speed.md).
+    drawn for each input by itself with a fixed seed. On image networks of ten classes two
+    directions tell the median of 64 inputs as well as all ten do (docs/explanation/speed.md). The
+    fewer dimensions A has, the more one random direction misleads, so `narrow` inputs get more.
     """
-    each = min(classes, max(LEAST_EACH, min(MOST_EACH, BACKWARDS // inputs)))
+    most = EXACT_CLASSES if narrow else max(LEAST_EACH, min(MOST_EACH, BACKWARDS // inputs))
+    each = min(classes, most)
     if each == classes:
         whole = torch.eye(classes, dtype=torch.float64, device=CPU)
         return whole.expand(inputs, -1, -1), torch.full((classes,), 1 / classes, device=CPU)

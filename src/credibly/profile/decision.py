@@ -45,6 +45,7 @@ def decision_profile(
     descend = _descend if recorded else _descend_as_it_is
     if chunk_size >= FULL and problem.repeatable and problem.variable.clf.recorder is None:
         descend = partial(_descend_filled_up, descend)
+        chunk_size -= chunk_size % FULL  # copies keep to it, too
     work = lambda rows: _decide(problem.select(rows), descent, settings, descend)  # noqa: E731
     return Profile.concatenate(list(in_chunks(len(problem), chunk_size, work)))
 
@@ -108,7 +109,7 @@ def _descend(problem: FitRiskProblem, descent: FixedDescent) -> tuple[Point, Poi
 def _descend_filled_up(
     descend: Descend, problem: FitRiskProblem, descent: FixedDescent
 ) -> tuple[Point, Point]:
-    """The same, with copies that make it the same in any batch."""
+    """The same, with copies; see `filled_up`."""
     rows = filled_up(len(problem), problem.x0.device)
     start, best = descend(problem.select(rows), descent)
     return start.select(slice(0, len(problem))), best.select(slice(0, len(problem)))

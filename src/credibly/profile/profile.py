@@ -47,8 +47,8 @@ class Profile(Rows):
         multipliers: lambda (N, K) = 2 l / w at x+.
         certificate: residuals of the optimality conditions.
         steps: solver steps (N,).
-        passes: forward-and-backward passes through the model (N,); a forward alone is a third. They
-            leave out what only fills up a batch, and what is found once for a call: gamma='auto',
+        passes: forward-and-backward passes through the model (N,); a forward alone is a third. What
+            only fills up a batch does not count, nor what is found once for a call: gamma='auto',
             and the classes of `top`.
         codes: the status of each sample as a number (N,); `status` has the names.
         settings: weights, solver, loss, version.

@@ -112,7 +112,9 @@ def rounding_of(point: Point) -> Tensor:
 def reach(problem: FitRiskProblem, point: Point) -> Tensor:
     """The likely distance of x+ from x0 (n,), a unit for steps that scales with the inputs.
 
-    It is the distance moved so far, if any; before, it is estimated.
+    It is the distance moved so far, if any. Before, it is estimated: the risk is at most F(x0) and
+    usually a sixteenth of it or less, and no step should be longer than for affine losses. (With
+    `likely_distance` instead, L-BFGS takes as many passes.)
     """
     moved = norm(point.x - problem.x0)
     guess = torch.minimum(0.25 * point.objective.sqrt(), 0.5 * norm(point.gradient))
@@ -124,9 +126,11 @@ def likely_distance(problem: FitRiskProblem, start: Point) -> Tensor:
 
     With q = |grad F|^2 / 4F, one affine loss would end at sqrt(F q) / (1 + q). The gradients of
     networks shrink on the way, so for large q they end further away. Exponent and factor were
-    chosen on five networks (docs/explanation/solvers.md).
+    chosen on five networks at the automatic gamma (docs/explanation/solvers.md); far below it the
+    distance comes out too long on affine models.
     """
-    objective = start.objective.clamp(min=torch.finfo(start.objective.dtype).tiny)
-    q = norm(problem.free_gradient(start)).square() / (4 * objective)
-    root = q.sqrt()  # roots are the same to the bit in any batch; powers are not
-    return objective.sqrt() * root / (1 + 2 * root * root.sqrt())
+    least = torch.finfo(start.objective.dtype).tiny
+    size = start.objective.clamp(min=least).sqrt()
+    root = norm(problem.free_gradient(start)) / (2 * size)  # of q; a power differs in its last bits
+    found = size * root / (1 + 2 * root * root.sqrt())
+    return found.nan_to_num(0.0, 0.0, 0.0)  # where the model is not finite nothing moves

@@ -43,15 +43,16 @@ def solve(
     start: Tensor | None = None,
 ) -> Solution:
     """Solve every problem of the batch, `chunk_size` at a time, from x0 or from `start`."""
-    count = len(problem)
+    count, filled = len(problem), problem.repeatable and chunk_size >= FULL
+    size = chunk_size - chunk_size % FULL if filled else chunk_size  # copies keep to it, too
 
     def work(rows: slice) -> Solution:
         base, share = rows.start / count, (rows.stop - rows.start) / count
         part, told = problem.select(rows), _scaled(tick, base, share)
-        chunk = _Chunk(part, told, solver.stages(), filled=chunk_size >= FULL and part.repeatable)
+        chunk = _Chunk(part, told, solver.stages(), filled=filled)
         return chunk.run(None if start is None else start[rows])
 
-    return Solution.concatenate(list(in_chunks(count, chunk_size, work)))
+    return Solution.concatenate(list(in_chunks(count, size, work)))
 
 
 def _scaled(tick: Tick | None, base: float, share: float) -> Tick:
@@ -116,20 +117,21 @@ class _Chunk:
     def _run_stage(self, stage: Stage[State], number: int, rows: Tensor, start: Point) -> Point:
         """Run one stage, and give the best point of each of its samples.
 
-        What is only there to fill up the batch costs no passes: neither copies, which do the same
-        as their samples, nor samples that are done.
+        What is only there to fill up the batch costs no passes: neither copies, nor samples that
+        are done.
         """
         count, full = len(rows), self._filled(rows)
         rows, start = rows[full], start.select(full)
         problem = self.problem.select(rows)
-        active = _Active.of(problem, start)
+        active = _Active.of(problem, start, samples=count)
         state, rule = stage.begin(problem, start), _StoppingRule.of(stage, start)
-        self.passes[rows] += state.cost.double()
-        finished, left = start.copy(), len(rows)
+        self.passes[rows[:count]] += state.cost.double()[:count]
+        finished, left = start.copy(), count
         for step in range(stage.steps):
             state = stage.advance(active.problem, state)
-            self.passes[rows[active.index]] += state.cost.double() * active.open
-            self.steps[rows[active.index]] += active.open
+            running = rows[active.index]
+            self.passes.index_add_(0, running, state.cost.double() * active.open)
+            self.steps.index_add_(0, running, active.open.long())
             active.keep_best(state.visited)
             verdict = rule.judge(active.problem, state)
             done = active.open & (verdict != Status.RUNNING)
@@ -194,9 +196,10 @@ class _Active(Rows):
         self.best = self.best.replaced(visited, better)
 
     @staticmethod
-    def of(problem: FitRiskProblem, start: Point) -> _Active:
+    def of(problem: FitRiskProblem, start: Point, *, samples: int) -> _Active:
+        """All of them; those after the first `samples` are copies, which only fill up."""
         everyone = torch.arange(len(problem), device=problem.x0.device)
-        return _Active(everyone, problem, start, torch.ones_like(everyone, dtype=torch.bool))
+        return _Active(everyone, problem, start, everyone < samples)
 
 
 @dataclass
