@@ -67,9 +67,8 @@ def accelerate(
     fast = faster_copy(clf, x, draft=draft, compiled=compiled)
     if fast.draft is None:
         return fast
-    most = DECIDED.get(x.device.type, DECIDED["cpu"])
     given = check_batch(clf, x, "x")
-    some = given[finite_rows(given)][:most]
+    some = given[finite_rows(given)][: DECIDED.get(given.device.type, DECIDED["cpu"])]
     found = _changes(clf, fast, some)
     if found.decisions <= found.by_order + CHANGED:
         return noted(fast, f"with them {found.classes:.1%} of the classes ahead at x+ change")
