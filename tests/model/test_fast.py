@@ -315,6 +315,11 @@ def test_inputs_are_needed(x, words):
         cr.accelerate(cr.Classifier(nn.Linear(4, 3)), x)
 
 
+def test_inputs_of_another_shape_are_refused_with_what_to_do():
+    with pytest.raises(cr.errors.ModelError, match=r"failed on a batch of shape \(2, 3\)"):
+        cr.accelerate(cr.Classifier(nn.Linear(4, 3).eval()), torch.randn(5, 3))
+
+
 class Remembers(nn.Module):
     """A forward that keeps what it computes, and counts its calls."""
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from credibly._validation import require
 from credibly.model.batches import check_batch
+from credibly.model.checks import check_model
 from credibly.model.classifier import Classifier
 from credibly.model.derivatives import logits_only, losses_and_pull, undisturbed
 from credibly.model.folding import FUSE, folded
@@ -72,11 +73,20 @@ def faster_copy(clf: Classifier, x: Tensor, *, draft: bool, compiled: bool) -> C
     remedy = "Pass a few ordinary inputs."
     require(len(some) > 0, "x", "an input without NaN or infinity", f"none in {len(given)}", remedy)
     with undisturbed(Inputs(clf, some)) as variable:
-        before = logits_only(variable, variable.start).double()
+        before = _logits(variable).double()
         fast = _noted(clf, *_tried(clf, clf.net, variable.start, before))
         fast = _with_draft(fast, variable.start, before) if draft else fast
         fast = _with_recorder(fast, compiled=compiled) if variable.start.is_cuda else fast
     return _watching(fast)
+
+
+def _logits(variable: Inputs) -> Tensor:
+    """Those of your own network; where it fails, the error says what to do."""
+    try:
+        return logits_only(variable, variable.start)
+    except Exception:
+        check_model(variable)
+        raise
 
 
 def _tried(
