@@ -88,7 +88,7 @@ def test_the_directions_are_orthogonal_and_right_on_the_mean(inputs, classes, ea
     assert directions.shape == (inputs, each, classes)
     unit = torch.eye(each, dtype=torch.float64).expand(inputs, -1, -1)
     torch.testing.assert_close(directions @ directions.mT, unit, atol=1e-12, rtol=0)
-    parts = directions.mT @ torch.diag(shares.double()) @ directions
+    parts = directions.mT @ torch.diag(shares) @ directions
     torch.testing.assert_close(  # each is right about the trace of the unit matrix, which is K
         parts.diagonal(dim1=1, dim2=2).sum(1), torch.ones(inputs).double(), atol=1e-6, rtol=0
     )

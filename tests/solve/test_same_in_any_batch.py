@@ -91,10 +91,17 @@ def test_copies_that_end_elsewhere_count_for_nothing():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(5, 1000), nn.ReLU(), nn.Linear(1000, 2)).eval()
     clf = cr.Classifier(net)
-    for x in torch.randn(12, 1, 5):
-        found = cr.credibility(clf, x, gamma=20.0, solver=cr.solvers.LBFGS())
+    settings = {"gamma": 20.0, "solver": cr.solvers.LBFGS()}
+    for x in torch.randn(60, 1, 5):
+        alone = cr.credibility(clf, x, **settings)
+        four = cr.credibility(clf, x.repeat(4, 1), **settings)  # what the batch really holds
+        assert torch.equal(alone.perturbed[0], four.perturbed[0])
+        assert (int(alone.steps[0]), int(alone.codes[0])) == (
+            int(four.steps[0]),
+            int(four.codes[0]),
+        )
         # a pass for each step, one at x0, and the evaluation of x0 and x+ with a certificate
-        assert float(found.passes) == pytest.approx(float(found.steps) + 1 + 5 / 3)
+        assert float(alone.passes) == pytest.approx(float(alone.steps) + 1 + 5 / 3)
 
 
 def test_passes_and_batches_with_copies():

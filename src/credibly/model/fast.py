@@ -159,11 +159,9 @@ def _laid_out(
     if why is None and not x.is_cuda:
         gain = _gain(clf.with_net(net), clf.with_net(other), x[:TIMED])
         why = None if gain >= WORTH_ANOTHER_LAYOUT else f"is {gain:.2f} times as fast here"
-    return (
-        (other, ("channels last",))
-        if why is None
-        else (net, (f"channels-last layout left out: it {why}",))
-    )
+    if why is None:
+        return other, ("channels last",)
+    return net, (f"channels-last layout left out: it {why}",)
 
 
 def _with_draft(clf: Classifier, x: Tensor, logits: Tensor) -> Classifier:

@@ -239,11 +239,11 @@ def _directions(inputs: int, classes: int, *, narrow: bool) -> tuple[Tensor, Ten
     each = min(classes, most)
     if each == classes:
         whole = torch.eye(classes, dtype=torch.float64, device=CPU)
-        return whole.expand(inputs, -1, -1), torch.full((classes,), 1 / classes, device=CPU)
+        return whole.expand(inputs, -1, -1), whole.new_full((classes,), 1 / classes)
     generator = torch.Generator(CPU).manual_seed(0)
     drawn = torch.randn(inputs, classes, each, generator=generator, dtype=torch.float64, device=CPU)
     drawn[:, :, 0] = 1.0
-    shares = torch.full((each,), (classes - 1) / (each - 1) / classes, device=CPU)
+    shares = drawn.new_full((each,), (classes - 1) / (each - 1) / classes)
     shares[0] = 1 / classes
     return torch.linalg.qr(drawn).Q.mT, shares
 
